@@ -69,18 +69,27 @@ def write_text(args: argparse.Namespace, board: Board, out: Output) -> int:
     out.result(
         "utvm.run/1",
         {
-            "board": board.name,
-            "model": compiled.name,
-            "ticks": ticks,
-            "tick_unit": hello.tick_unit,
-            "ticks_per_second": hello.ticks_per_second,
-            "is_modelled": is_modelled,
+            **run_facts(board.name, compiled.name, ticks, hello, is_modelled),
             "prompt": args.prompt,
             "text": "".join(vocabulary.pieces[one] for one in tokens if one != vocabulary.end),
             "tokens": tokens,
         },
     )
     return 0
+
+
+def run_facts(
+    board: str, model: str, ticks: int, hello: Hello, is_modelled: bool
+) -> dict[str, object]:
+    """What the JSON of each run says first."""
+    return {
+        "board": board,
+        "model": model,
+        "ticks": ticks,
+        "tick_unit": hello.tick_unit,
+        "ticks_per_second": hello.ticks_per_second,
+        "is_modelled": is_modelled,
+    }
 
 
 def _vocabulary(args: argparse.Namespace) -> Vocabulary:

@@ -14,7 +14,7 @@ from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.cli.arguments import board_of
-from utvm_deploy.cli.board_verbs.run_text import check_options, write_text
+from utvm_deploy.cli.board_verbs.run_text import check_options, run_facts, write_text
 from utvm_deploy.cli.compile_options import custom_of
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.steps import check_board, compile_step, device_of, dry_run_step
@@ -69,12 +69,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     out.result(
         "utvm.run/1",
         {
-            "board": board.name,
-            "model": compiled.name,
-            "ticks": ticks,
-            "tick_unit": hello.tick_unit,
-            "ticks_per_second": hello.ticks_per_second,
-            "is_modelled": is_modelled,
+            **run_facts(board.name, compiled.name, ticks, hello, is_modelled),
             "input": "files" if _files(args) else "random",
             **({"float64": differences} if args.float64 else {}),
             "outputs": [
