@@ -124,7 +124,7 @@ _LIMITS = """\
 # Limits
 
 A model file is untrusted: every value in it is checked before it is used. A file beyond these
-limits is refused in one sentence. The import of any other file takes less than 30 seconds and 1 GiB
+limits is refused in one sentence. The import of any other file takes less than a minute and 1 GiB
 of memory.
 
 | at most | of |

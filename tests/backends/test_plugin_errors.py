@@ -113,7 +113,7 @@ def test_a_file_that_is_no_plugin(tmp_path: Path, text: str, told: str) -> None:
         ("return call(match, 'f', '', numbers={'n': 1.5})", r"the number n is 1.5, which is not"),
         ("return call(match, 'f', '', tables={'t': [1]})", r"the table t is not an array"),
         ("return call(match, 'f', '', tables={'t': np.zeros(3)})", r"the table t is not an array"),
-        ("return call(match, 'f', '', scratch_bytes=-1)", r"scratch_bytes is -1; give 0 or more"),
+        ("return call(match, 'f', '', scratch_bytes=-1)", r"scratch_bytes is -1; give 0 to "),
         (
             "return call(match, 'f', '', numbers={'n': 1}, tables={'n': np.ones(1, 'int8')})",
             r"n is both a table and a number",

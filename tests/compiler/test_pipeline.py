@@ -15,6 +15,7 @@ import pytest
 from host_model import COMPILERS, HostModel, build_objects, has
 from tflite_writer import ModelWriter
 
+import utvm_deploy
 from utvm_deploy.base.errors import CompileError, ModelError
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import load_board
@@ -187,7 +188,12 @@ def test_result_is_the_same_in_another_process(tmp_path: Path) -> None:
             f"{FIELDS}\nimport json\nprint(json.dumps(parts(sys.argv[1])))",
             path,
         ],
-        env={"PYTHONHASHSEED": "77", "PATH": "/usr/bin:/bin"},
+        env={
+            "PYTHONHASHSEED": "77",
+            "PATH": "/usr/bin:/bin",
+            # The code of this process, also where another checkout is the installed one.
+            "PYTHONPATH": str(Path(utvm_deploy.__file__).parents[1]),
+        },
         check=True,
         capture_output=True,
         text=True,

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -164,7 +165,8 @@ def test_writers_at_once_lose_nothing_and_a_killed_one_leaves_whole_runs(path: P
     try:
         with RunStore(path) as store:
             while len(store.find()) < 30:
-                pass
+                # A reader without a pause would keep the writers out.
+                time.sleep(0.01)
     finally:
         for writer in writers:
             os.kill(writer.pid or 0, signal.SIGKILL)

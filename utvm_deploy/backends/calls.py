@@ -140,7 +140,9 @@ def _check(
             )
     is_size = isinstance(scratch_bytes, int | np.integer) and not isinstance(scratch_bytes, bool)
     if not is_size or not 0 <= scratch_bytes <= MOST_BYTES:
-        raise PluginError(f"call(): scratch_bytes is {shown(scratch_bytes)}; give 0 or more bytes")
+        raise PluginError(
+            f"call(): scratch_bytes is {shown(scratch_bytes)}; give 0 to {MOST_BYTES:,} bytes"
+        )
 
 
 def _c_type(dtype: str) -> str:

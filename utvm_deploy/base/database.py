@@ -15,7 +15,7 @@ from pathlib import Path
 from utvm_deploy.base.errors import UtvmError
 
 #: Another process may be writing.
-BUSY_TIMEOUT_S = 10.0
+BUSY_TIMEOUT_S = 30.0
 
 
 def open_database(

@@ -95,7 +95,7 @@ def check_statuses(model: DeviceModel) -> None:
                 "correct its C"
             )
         if layer.is_external and status != 0:
-            meaning = _STATUS_NAMES.get(status, "unknown")
+            meaning = _STATUS_NAMES.get(status, "which only its code explains")
             raise DeviceError(
                 f"{layer.engine} refused layer {layer.index} ({layer.kind} "
                 f"{layer.name}): {layer.why} returned {status}, {meaning}"
