@@ -113,6 +113,55 @@ def test_a_step_with_a_wrong_label_or_an_infinite_loss_changes_nothing(
     model.unload()
 
 
+def huge_gradients() -> Any:
+    """Two dense layers; the gradient of the first one is 1e40 times that of its output."""
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((1, 4), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.matmul(x, relax.const(np.zeros((4, 4), np.float32))))
+            for _ in range(2):
+                y = builder.emit(relax.op.multiply(y, relax.const(1e20, "float32")))
+            y = builder.emit(relax.op.matmul(y, relax.const(np.eye(4, dtype=np.float32))))
+            y = builder.emit_output(relax.op.add(y, relax.const(np.ones(4, np.float32))))
+        builder.emit_func_output(y)
+    return builder.get()
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+def test_weights_stay_finite_where_a_gradient_overflows(optimizer: str, host: Device) -> None:
+    made = utvm_deploy.trainable(huge_gradients(), layers="all", optimizer=optimizer)
+    model = host.load(utvm_deploy.compile(made, "host"))
+    assert model.compiled.training is not None
+
+    def values() -> dict[str, Any]:
+        named = zip(model.compiled.states, model.state(), strict=True)
+        return {one.name: np.frombuffer(raw, "<f4") for one, raw in named if one.dtype != "uint8"}
+
+    before = values()
+    with pytest.raises(ModelError, match="an update of model would overflow float32"):
+        model.train_step((np.full((1, 4), 0.5, np.float32),), [1])
+    after = values()
+    assert all(np.isfinite(one).all() for one in after.values())
+    is_kept = {name: (before[name] == after[name]).all() for name in made.weights}
+    # Updates come from the end to the front.
+    assert list(is_kept.values()) == [True, True, False], is_kept
+    model.unload()
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+def test_weights_stay_finite_at_a_huge_rate(optimizer: str, host: Device) -> None:
+    made = utvm_deploy.trainable(dense(), layers="all", optimizer=optimizer, rate=1e38)
+    model = host.load(utvm_deploy.compile(made, "host"))
+    inputs, labels = samples()
+    stored = model.weights()
+    with pytest.raises(ModelError, match="take a smaller learning rate"):
+        model.train((100 * inputs, labels))
+    assert len(stored) == len(model.weights())
+    assert np.isfinite(np.frombuffer(model.weights()[32:], "<f4")).all()
+    model.train((inputs[:3], labels[:3]), rate=0.01)
+    model.unload()
+
+
 def test_c_alone_trains_stores_and_refuses(compiled: Any, tmp_path: Path) -> None:
     compiler = shutil.which("gcc") or shutil.which("clang")
     if compiler is None:

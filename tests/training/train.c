@@ -56,6 +56,15 @@ int main(void) {
     CHECK(net_restore(arena, torn, 3) == NET_OTHER_MODEL);
     CHECK(memcmp(net_store(arena, &bytes), kept, bytes) == 0);
 
+    // An update that overflows leaves finite weights.
+    memcpy(input, first_input, sizeof(input));
+    *net_learning_rate(arena) = 1e38f;
+    CHECK(net_train_step(arena, input, &label, &loss) == NET_UPDATE_NOT_FINITE);
+    CHECK(memcmp(net_store(arena, &bytes), kept, bytes) == 0);
+    *net_learning_rate(arena) = 0.1f;
+    CHECK(net_train_step(arena, input, &label, &loss) == 0);
+    CHECK(net_restore(arena, kept, bytes) == 0);
+
     // Weights that are restored give the same outputs.
     float output[NET_OUTPUT_0_ELEMENTS];
     memcpy(input, first_input, sizeof(input));

@@ -103,7 +103,7 @@ class Training:
 
     The last input is the label and the last output is the loss. What the other outputs need comes
     first, then the loss, then the gradients. The first states are the header of the weights, the
-    weights, and the learning rate.
+    weights, the learning rate, and whether the last step refused an update.
     """
 
     weights: int  # how many of the states they are

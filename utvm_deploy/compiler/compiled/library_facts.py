@@ -169,7 +169,7 @@ def _check_training(part: TrainedPart, compiled: CompiledModel) -> None:
     _inside("what is stored", part.stored, compiled.arena_bytes)
     _within("loss_layers", part.loss_layers, len(compiled.layers))
     _within("forward_layers", part.forward_layers, part.loss_layers)
-    _within("the number of weights", part.weights, len(compiled.states) - 2, least=1)
+    _within("the number of weights", part.weights, len(compiled.states) - 3, least=1)
     if part.classes is not None:
         _within("classes", part.classes, MAX_BYTES, least=1)
 

@@ -119,6 +119,11 @@ class TrainedPart:
     weights: int  # their number; in ``states`` they follow the header, and the rate follows them
     classes: int | None  # labels are below this; None of targets
 
+    @property
+    def refused(self) -> int:
+        """Which of the states says, as a float32 above 0, that an update would overflow."""
+        return self.weights + 2
+
 
 @dataclass(frozen=True)
 class ArenaUse:

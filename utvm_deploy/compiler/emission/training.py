@@ -98,6 +98,7 @@ static void take(void *to, const void *from, uint32_t count) {{
 
 int32_t {name}_train_step(
     {_parameters(part, inputs, pools)}) {{
+    float refused;
 {_checks(upper, part, inputs)}{copies}\
     run_layers(arena{passed}, 0, {part.loss_layers});
     take(loss, arena + {part.loss.offset}, 4);
@@ -105,7 +106,8 @@ int32_t {name}_train_step(
         return {upper}_LOSS_NOT_FINITE;
     }}
     run_layers(arena{passed}, {part.loss_layers}, {upper}_LAYER_COUNT);
-    return 0;
+    memcpy(&refused, arena + {model.states[part.refused].offset}, 4);
+    return refused > 0.0f ? {upper}_UPDATE_NOT_FINITE : 0;
 }}
 
 {_stored_text(name, part, model)}"""
@@ -214,12 +216,14 @@ def training_header(model: CompiledModel) -> str:
     return f"""
 // Train by one step: the inputs, and the label, which is the {what}.
 // Returns 0, and writes the loss before the step. Otherwise no weight has changed: a label is
-// out of range, an input is infinite or NaN, or the loss is.
+// out of range, an input is infinite or NaN, or the loss is. After UPDATE_NOT_FINITE, all weights
+// are finite: the update of one would have overflowed. It and those in front of it are as before.
 int32_t {name}_train_step(
     {_parameters(part, model.inputs, model.pools)});
 #define {upper}_LABEL_OUT_OF_RANGE 1
 #define {upper}_LOSS_NOT_FINITE 2
 #define {upper}_INPUT_NOT_FINITE 3
+#define {upper}_UPDATE_NOT_FINITE 4
 
 // The weights as bytes to store, in the arena until the next step.
 const uint8_t *{name}_store(uint8_t *arena, uint32_t *bytes);

@@ -16,6 +16,12 @@ from utvm_deploy.frontend.training.recipe import ADAM, CROSS_ENTROPY, MOMENTUM_S
 #: PyTorch's defaults of Adam, and the usual momentum of SGD.
 MOMENTUM, BETA_1, BETA_2, EPSILON = 0.9, 0.9, 0.999, 1e-8
 
+#: Above this bound, a gradient or what an optimizer makes of it may overflow float32.
+LIMIT = 1e38
+#: A step of Adam is below this many rates. The bound of |mean| / sqrt(variance), corrected, is
+#: (1 - beta_1) / sqrt((1 - beta_2) (1 - beta_1^2 / beta_2)): 7.3 for these betas.
+_MOST_RATES = 32.0
+
 #: Emits an expression into the function that is built; gives its variable.
 Emit: TypeAlias = Callable[[Any], Any]
 
@@ -40,6 +46,10 @@ def mean_squared_error(emit: Emit, output: Any, target: Any) -> Any:
     return op.mean(emit(op.multiply(difference, difference)))
 
 
+#: Gives a state's new value to be written: the old one, once a step is refused.
+Keep: TypeAlias = Callable[[Any, Any], Any]
+
+
 @dataclass(frozen=True)
 class Optimizer:
     """An optimizer of all weights."""
@@ -47,10 +57,13 @@ class Optimizer:
     #: The states of each weight, and those that all of them share; all are 0 at first.
     own: tuple[str, ...]
     shared: tuple[str, ...]
-    #: (emit, weight, gradient, rate, own states, new shared states) -> new weight, new own states.
-    update: Callable[[Emit, Any, Any, Any, Sequence[Any], Sequence[Any]], tuple[Any, list[Any]]]
+    #: (keep, weight, gradient, rate, own states, new shared states) -> new weight, new own states.
+    update: Callable[[Keep, Any, Any, Any, Sequence[Any], Sequence[Any]], tuple[Any, list[Any]]]
     #: The new shared states.
     advance: Callable[[Emit, Sequence[Any]], list[Any]]
+    #: (gradient, rate, own states) -> bounds of the new own states, and of what is subtracted
+    #: from the weight. The gradient and the states are bounds of their elements' absolute values.
+    reach: Callable[[Any, Any, Sequence[Any]], tuple[list[Any], Any]]
 
 
 def _none(_emit: Emit, _shared: Sequence[Any]) -> list[Any]:
@@ -58,29 +71,43 @@ def _none(_emit: Emit, _shared: Sequence[Any]) -> list[Any]:
 
 
 def _sgd(
-    emit: Emit, weight: Any, gradient: Any, rate: Any, _own: Sequence[Any], _shared: Sequence[Any]
+    keep: Keep, weight: Any, gradient: Any, rate: Any, _own: Sequence[Any], _shared: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
-    return emit(op.subtract(weight, op.multiply(rate, gradient))), []
+    return keep(op.subtract(weight, op.multiply(rate, gradient)), weight), []
+
+
+def _sgd_reach(gradient: Any, rate: Any, _own: Sequence[Any]) -> tuple[list[Any], Any]:
+    return [], op.multiply(rate, gradient)
 
 
 def _momentum(
-    emit: Emit, weight: Any, gradient: Any, rate: Any, own: Sequence[Any], _shared: Sequence[Any]
+    keep: Keep, weight: Any, gradient: Any, rate: Any, own: Sequence[Any], _shared: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
     """v = 0.9 v + g; w = w - rate v (torch.optim.SGD)."""
-    velocity = emit(op.add(op.multiply(own[0], _number(MOMENTUM)), gradient))
-    return emit(op.subtract(weight, op.multiply(rate, velocity))), [velocity]
+    velocity = keep(op.add(op.multiply(own[0], _number(MOMENTUM)), gradient), own[0])
+    return keep(op.subtract(weight, op.multiply(rate, velocity)), weight), [velocity]
+
+
+def _momentum_reach(gradient: Any, rate: Any, own: Sequence[Any]) -> tuple[list[Any], Any]:
+    velocity = op.add(own[0], gradient)
+    return [velocity], op.multiply(rate, velocity)
 
 
 def _adam(
-    emit: Emit, weight: Any, gradient: Any, rate: Any, own: Sequence[Any], shared: Sequence[Any]
+    keep: Keep, weight: Any, gradient: Any, rate: Any, own: Sequence[Any], shared: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
     """Kingma and Ba, "Adam", 2015, algorithm 1; ``shared`` are 1 - beta^t of both betas."""
     square = op.multiply(gradient, gradient)
-    first = emit(_mixed(own[0], gradient, BETA_1))
-    second = emit(_mixed(own[1], square, BETA_2))
+    first = keep(_mixed(own[0], gradient, BETA_1), own[0])
+    second = keep(_mixed(own[1], square, BETA_2), own[1])
     root = op.sqrt(op.divide(second, shared[1]))
     step = op.divide(op.divide(first, shared[0]), op.add(root, _number(EPSILON)))
-    return emit(op.subtract(weight, op.multiply(rate, step))), [first, second]
+    return keep(op.subtract(weight, op.multiply(rate, step)), weight), [first, second]
+
+
+def _adam_reach(gradient: Any, rate: Any, own: Sequence[Any]) -> tuple[list[Any], Any]:
+    states = [op.add(own[0], gradient), op.add(own[1], op.multiply(gradient, gradient))]
+    return states, op.multiply(rate, _number(_MOST_RATES))
 
 
 def _mixed(old: Any, new: Any, beta: float) -> Any:
@@ -95,11 +122,46 @@ def _corrections(emit: Emit, shared: Sequence[Any]) -> list[Any]:
     ]
 
 
+def still_sound(
+    emit: Emit,
+    sound: Any,
+    optimizer: Optimizer,
+    given: tuple[Any, Any, Any, Sequence[Any]],
+    made: Any,
+) -> Any:
+    """1.0 if ``sound`` is, and an update of a weight stays finite; else 0.0.
+
+    ``given`` is the weight, its gradient, the rate and the weight's own states. ``made`` is the
+    call that makes the gradient. A gradient that is a sum of products is bounded by the product of
+    the sums of both operands. So it need not be kept until it is looked at.
+    """
+
+    def total(value: Any) -> Any:
+        """A bound of the elements; NaN if one is NaN."""
+        return emit(op.sum(emit(op.abs(value))))
+
+    weight, gradient, rate, own = given
+    name = getattr(getattr(made, "op", None), "name", "")
+    factors = list(made.args[0].fields) if name == "relax.einsum" else [gradient]
+    bound = total(factors[0])
+    for factor in factors[1:]:
+        bound = emit(op.multiply(bound, total(factor)))
+    states, step = optimizer.reach(bound, rate, [total(one) for one in own])
+    for reached in (*states, op.add(total(weight), step)):
+        fits = emit(op.less_equal(emit(reached), _number(LIMIT)))
+        sound = emit(op.where(fits, sound, _number(0.0)))
+    return sound
+
+
 OPTIMIZERS: Mapping[str, Optimizer] = {
-    SGD: Optimizer((), (), _sgd, _none),
-    MOMENTUM_SGD: Optimizer(("velocity",), (), _momentum, _none),
+    SGD: Optimizer((), (), _sgd, _none, _sgd_reach),
+    MOMENTUM_SGD: Optimizer(("velocity",), (), _momentum, _none, _momentum_reach),
     ADAM: Optimizer(
-        ("mean", "variance"), ("weight of means", "weight of variances"), _adam, _corrections
+        ("mean", "variance"),
+        ("weight of means", "weight of variances"),
+        _adam,
+        _corrections,
+        _adam_reach,
     ),
 }
 #: Loss -> what makes it of the model's output and the label.

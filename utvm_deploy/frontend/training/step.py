@@ -18,7 +18,7 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
 from utvm_deploy.frontend.relax.operators import shape_of
 from utvm_deploy.frontend.relax.passes import MAIN, prepared_module
 from utvm_deploy.frontend.training.gradients import register_gradients
-from utvm_deploy.frontend.training.optimizers import LOSSES, OPTIMIZERS
+from utvm_deploy.frontend.training.optimizers import LOSSES, OPTIMIZERS, still_sound
 from utvm_deploy.frontend.training.recipe import CROSS_ENTROPY, Recipe, positions_of
 from utvm_deploy.frontend.training.weights import (
     Names,
@@ -133,46 +133,62 @@ def _with_updates(
     module: Any, recipe: Recipe, weights: Sequence[Weight], classes: int | None
 ) -> TrainStep:
     function, optimizer = module[_ADJOINT], OPTIMIZERS[recipe.optimizer]
-    block = function.body.blocks[0]
     (loss, output), gradients = _adjoints(function)
-    rate = relax.Var("rate", relax.TensorType((), "float32"))
     states: list[tuple[str, Array]] = [("learning rate", np.asarray(recipe.rate, np.float32))]
     states += [(weight.name, weight.values) for weight in weights]
-    kept, parameters = [], list(function.params[-len(weights) :])
+    states.append(("refused", np.zeros((), np.float32)))
     for weight in weights:
-        shape = weight.values.shape
-        states += [(f"{weight.name} {one}", np.zeros(shape, np.float32)) for one in optimizer.own]
-        kept.append([relax.Var(one, relax.TensorType(shape, "float32")) for one in optimizer.own])
+        empty = np.zeros(weight.values.shape, np.float32)
+        states += [(f"{weight.name} {one}", empty) for one in optimizer.own]
     states += [(name, np.zeros((), np.float32)) for name in optimizer.shared]
-    shared = [relax.Var("shared", relax.TensorType((), "float32")) for _ in optimizer.shared]
-    own = [one for some in kept for one in some]
+    new = [relax.Var("state", relax.TensorType(first.shape, "float32")) for _, first in states]
+    count = len(weights)
+    parameters = list(function.params[-count:])
+    rate, own, shared = new[0], new[2 + count :], new[len(new) - len(optimizer.shared) :]
     builder = relax.BlockBuilder()
-    given = [*function.params[: -len(weights)], rate, *parameters, *own, *shared]
+    emit = builder.emit
+    given = [*function.params[:-count], rate, *parameters, *new[1 + count :]]
     with builder.function(MAIN, given):
         with builder.dataflow():
-            for binding in block.bindings:
+            after = optimizer.advance(emit, shared)
+            updated, left = list(parameters), list(own)
+            # Which is always so; a state that nothing reads would be removed.
+            fine = relax.op.greater_equal(new[1 + count], relax.const(0.0, "float32"))
+            sound = emit(relax.op.astype(fine, "float32"))
+
+            def keep(value: Any, old: Any) -> Any:
+                taken = relax.op.greater(sound, relax.const(0.0, "float32"))
+                return emit(relax.op.where(taken, value, old))
+
+            for binding in function.body.blocks[0].bindings:
                 builder.emit_normalized(binding)
-            after = optimizer.advance(builder.emit, shared)
-            updated, left = [], []
-            for weight, gradient, some in zip(parameters, gradients, kept, strict=True):
-                new, others = optimizer.update(builder.emit, weight, gradient, rate, some, after)
-                updated.append(new)
-                left += others
-            made = [builder.emit_output(one) for one in (output, loss, *updated, *left, *after)]
+                for position, weight in enumerate(parameters):
+                    gradient = gradients[position]
+                    if gradient.same_as(binding.var):
+                        place = position * len(optimizer.own)
+                        of_weight = slice(place, place + len(optimizer.own))
+                        of = (weight, gradient, rate, own[of_weight])
+                        sound = still_sound(emit, sound, optimizer, of, binding.value)
+                        updated[position], left[of_weight] = optimizer.update(keep, *of, after)
+            refused = emit(relax.op.subtract(relax.const(1.0, "float32"), sound))
+            ends = (output, loss, *updated, refused, *left[: len(own) - len(shared)], *after)
+            made = [builder.emit_output(one) for one in ends]
         builder.emit_func_output(relax.Tuple(made))
-    return TrainStep(_replaced(module, builder.get()[MAIN]), tuple(states), len(weights), classes)
+    return TrainStep(_replaced(module, builder.get()[MAIN]), tuple(states), count, classes)
 
 
 def _adjoints(function: Any) -> tuple[Sequence[Any], Sequence[Any]]:
-    """What ``Gradient`` returns: the outputs, and the gradients."""
+    """What ``Gradient`` returns: the outputs, and the gradients, each as it was first bound."""
 
-    def fields(value: Any) -> Sequence[Any]:
-        if isinstance(value, relax.Var):
-            value = _made(function, value)
-        return list(value.fields)
+    def first(value: Any) -> Any:
+        while isinstance(value, relax.Var) and isinstance(
+            made := _made(function, value), relax.Var | relax.Tuple
+        ):
+            value = made
+        return value
 
-    outputs, gradients = fields(function.body.body)
-    return fields(outputs), fields(gradients)
+    outputs, gradients = first(function.body.body).fields
+    return first(outputs).fields, [first(one) for one in first(gradients).fields]
 
 
 def _replaced(module: Any, function: Any) -> Any:
