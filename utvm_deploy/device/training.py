@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,14 +13,11 @@ from numpy.typing import NDArray
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.compiler.compiled.model import CompiledModel, TrainedPart
 from utvm_deploy.frontend.training.recipe import check_rate
+from utvm_deploy.frontend.training.stored import check_stored
 from utvm_deploy.graph.model import Array
 
 if TYPE_CHECKING:
     from utvm_deploy.device.model import DeviceModel
-
-#: Bytes of the header of stored weights, and of what it has in front of its size.
-_HEADER, _FIRST = 32, 24
-_MAGIC = b"utvmW1\0\0"
 
 
 @dataclass(frozen=True)
@@ -147,15 +143,7 @@ def stored_weights(model: DeviceModel) -> bytes:
 def restore(model: DeviceModel, stored: bytes) -> None:
     """Take weights, after the checks that ``NAME_restore`` does; see ``DeviceModel.restore``."""
     part, compiled, session = part_of(model.compiled), model.compiled, model.device.session
-    digest = bytes.fromhex(compiled.model_digest)[: _FIRST - len(_MAGIC)]
-    if stored[:_FIRST] != _MAGIC + digest:
-        raise ModelError(f"these are not weights of {compiled.name}; give those that it has stored")
-    size, crc = (int.from_bytes(stored[at : at + 4], "little") for at in (_FIRST, _FIRST + 4))
-    is_whole = size == len(stored) == part.stored.size_bytes
-    if not is_whole or crc != zlib.crc32(stored[_HEADER:]):
-        raise ModelError(
-            f"the weights of {compiled.name} are damaged; restore another copy of them"
-        )
+    check_stored(stored, compiled.model_digest, compiled.name, part.stored.size_bytes)
     session.write(model.arena_address + part.stored.offset, stored)
     for state in compiled.states[part.weights + 2 :]:
         session.write(model.arena_address + state.offset, bytes(state.size_bytes))

@@ -9,7 +9,6 @@ weight. So few gradients are in the arena at one time.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,14 +20,10 @@ from tvm import s_tir
 
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.frontend.training.step import TrainStep
+from utvm_deploy.frontend.training.stored import HEADER
 from utvm_deploy.graph.attributes import CallTir
 from utvm_deploy.graph.model import Graph, Tensor, Training
 from utvm_deploy.graph.rewrite import consumers, producers
-
-#: The first bytes of stored weights.
-MAGIC = b"utvmW1\0\0"
-#: Bytes of the header: magic, digest of the model, bytes in all, CRC-32 of what follows.
-HEADER = struct.Struct("<8s16sII")
 
 _SPATIAL = 0  # TVM's number for a block's dimension whose elements are independent
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from utvm_deploy.base.results import one_line
 from utvm_deploy.frontend.relax.facts import RelaxModel
 from utvm_deploy.frontend.relax.road import module_of_text
 from utvm_deploy.frontend.training.recipe import Recipe
+from utvm_deploy.frontend.training.stored import digest_of
 from utvm_deploy.graph.model import Graph
 
 
@@ -54,6 +54,4 @@ def trainable_of(
 
     step = train_step(module_of_text(model.given), recipe, names)
     weights = tuple(label for label, _ in step.states[1 : 1 + step.weights])
-    told = "\0".join([model.given, *weights])
-    digest = hashlib.sha256(told.encode()).hexdigest()
-    return Trainable(step_graph(step, name, digest), recipe, weights)
+    return Trainable(step_graph(step, name, digest_of(model.given, weights)), recipe, weights)

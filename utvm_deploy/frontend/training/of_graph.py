@@ -9,7 +9,6 @@ each of its bytes. The weights of a quantized head are those that its integers s
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from utvm_deploy.frontend.relax.operators import shape_of
 from utvm_deploy.frontend.training.graph import step_graph
 from utvm_deploy.frontend.training.recipe import Recipe, positions_of
 from utvm_deploy.frontend.training.step import train_step
+from utvm_deploy.frontend.training.stored import digest_of
 from utvm_deploy.graph.attribute_values import Clamp, Limits
 from utvm_deploy.graph.attributes import (
     Convolution,
@@ -41,13 +41,33 @@ from utvm_deploy.graph.rewrite import compacted, renumbered
 _Floats: TypeAlias = NDArray[np.float32]
 
 _LAYERS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
-_CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
+CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 
 
 def graph_that_trains(graph: Graph, recipe: Recipe) -> tuple[Graph, tuple[str, ...]]:
     """The graph of a train step of a file's graph, and the names of the weights that train.
 
     Raises ModelError, UnsupportedOperator or UsageError if it cannot train so.
+    """
+    chosen, head = head_of(graph, recipe)
+    if graph.states or len(graph.outputs) != 1:
+        raise ModelError("only a model with one output and without states can train")
+    ends = _ends(graph, head)
+    within = [i for i, one in enumerate(graph.operators) if one.kind in _LAYERS and i in head]
+    maker = _Head(graph, ends)
+    for position in sorted(head):
+        maker.add(graph.operators[position])
+    own = replace(recipe, layers=tuple(within.index(i) for i in chosen))
+    step = train_step(maker.module(), own, maker.names)
+    weights = tuple(label for label, _ in step.states[1 : 1 + step.weights])
+    digest = digest_of(graph.digest, weights)
+    return _joined(graph, head, ends, step_graph(step, graph.name, digest)), weights
+
+
+def head_of(graph: Graph, recipe: Recipe) -> tuple[list[int], set[int]]:
+    """The positions of the layers that train, and of all operators behind their weights.
+
+    Raises UsageError for layers that there are not.
     """
     layers = [i for i, one in enumerate(graph.operators) if one.kind in _LAYERS]
     names = [short_name(graph.tensors[graph.operators[i].outputs[0]].name) for i in layers]
@@ -56,19 +76,7 @@ def graph_that_trains(graph: Graph, recipe: Recipe) -> tuple[Graph, tuple[str, .
         for i, name in zip(layers, names, strict=True)
     ]
     chosen = [layers[position] for position in positions_of(names, told, recipe.layers)]
-    head = set[int]().union(*(_behind(graph, position) for position in chosen))
-    if graph.states or len(graph.outputs) != 1:
-        raise ModelError("only a model with one output and without states can train")
-    ends = _ends(graph, head)
-    within = [i for i in layers if i in head]
-    maker = _Head(graph, ends)
-    for position in sorted(head):
-        maker.add(graph.operators[position])
-    own = replace(recipe, layers=tuple(within.index(i) for i in chosen))
-    step = train_step(maker.module(), own, maker.names)
-    weights = tuple(label for label, _ in step.states[1 : 1 + step.weights])
-    digest = hashlib.sha256("\0".join([graph.digest, *weights]).encode()).hexdigest()
-    return _joined(graph, head, ends, step_graph(step, graph.name, digest)), weights
+    return chosen, set[int]().union(*(_behind(graph, position) for position in chosen))
 
 
 def _shape_text(graph: Graph, position: int) -> str:
@@ -139,7 +147,7 @@ class _Head:
 
     def add(self, operator: Operator) -> None:
         """Have an operator in the head. Raises UnsupportedOperator for one that cannot train."""
-        if operator.kind not in _HEADS and operator.kind not in _CONVERSIONS:
+        if operator.kind not in _HEADS and operator.kind not in CONVERSIONS:
             raise UnsupportedOperator(
                 f"{place_of(self.graph, operator)}, has no gradient; train only layers behind it"
             )
@@ -158,11 +166,11 @@ class _Head:
     def _emit(self, operator: Operator) -> None:
         (number,) = operator.outputs
         output = self.graph.tensors[number]
-        if operator.kind in _CONVERSIONS:
+        if operator.kind in CONVERSIONS:
             self._made[number] = self.operand(operator, 0)
             return
         made = _HEADS[operator.kind](self, operator)
-        for least, function in _bounds(operator.attributes, output):
+        for least, function in bounds_of(operator.attributes, output):
             made = function(self.emit(made), relax.const(least, "float32"))
         self._made[number] = self.emit(made)
 
@@ -186,7 +194,7 @@ class _Head:
                 f"{place_of(self.graph, operator)}, has no constant weights; train only layers "
                 "behind it"
             )
-        return _floats_of(tensor)
+        return floats_of(tensor)
 
     def named(self, operator: Operator, weights: _Floats) -> Any:
         """Weights as a constant, by which the layer gets the name of its output."""
@@ -205,7 +213,8 @@ class _Head:
         return op.add(product, relax.const(bias))
 
 
-def _floats_of(tensor: Tensor) -> _Floats:
+def floats_of(tensor: Tensor) -> _Floats:
+    """The numbers that a constant stands for."""
     assert tensor.data is not None
     data, q = tensor.data, tensor.quantization
     if q is None or tensor.dtype == "float32":
@@ -218,7 +227,7 @@ def _floats_of(tensor: Tensor) -> _Floats:
     return np.ascontiguousarray(real, np.float32)
 
 
-def _bounds(attributes: Any, output: Tensor) -> list[tuple[float, Callable[[Any, Any], Any]]]:
+def bounds_of(attributes: Any, output: Tensor) -> list[tuple[float, Callable[[Any, Any], Any]]]:
     """The activation of an operator: bounds, and what applies each.
 
     A quantized tensor whose least number is 0 is behind a ReLU. Another end of its range bounds
