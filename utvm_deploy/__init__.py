@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from utvm_deploy.api.memory_function import memory
     from utvm_deploy.api.profile_function import profile
     from utvm_deploy.api.quantize_function import quantize
+    from utvm_deploy.api.train_function import train
     from utvm_deploy.api.trainable_function import trainable
     from utvm_deploy.api.tune_function import tune
     from utvm_deploy.api.verify_function import verify
@@ -63,6 +64,7 @@ __all__ = [
     "profile",
     "quantize",
     "torch",
+    "train",
     "trainable",
     "tune",
     "verify",
@@ -90,6 +92,7 @@ _MODULES = {
     "memory": "api.memory_function",
     "profile": "api.profile_function",
     "quantize": "api.quantize_function",
+    "train": "api.train_function",
     "trainable": "api.trainable_function",
     "tune": "api.tune_function",
     "verify": "api.verify_function",

@@ -21,6 +21,7 @@ FUNCTIONS = (
         "memory",
         "profile",
         "quantize",
+        "train",
         "trainable",
         "tune",
         "verify",

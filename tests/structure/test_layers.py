@@ -349,6 +349,7 @@ def refused(call):
     raise AssertionError("not refused")
 calls = {
     "from_relax": lambda: utvm_deploy.from_relax(module),
+    "train": lambda: refused(lambda: utvm_deploy.train(module, "d.npz", "host")),
     "trainable": lambda: refused(lambda: utvm_deploy.trainable(module)),
     "board_names": lambda: utvm_deploy.board_names(),
     "load_board": lambda: utvm_deploy.load_board(board),

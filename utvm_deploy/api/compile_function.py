@@ -24,6 +24,7 @@ from utvm_deploy.frontend.relax.facts import loaded
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.frontend.tflite import load_bytes
 from utvm_deploy.frontend.training.model import Trainable
+from utvm_deploy.frontend.training.stored import TrainedWeights
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.number_formats import NumberFormat
 from utvm_deploy.project import Plugins, load_backends
@@ -68,6 +69,7 @@ def compile(
     stream: int | Mapping[str, int | bool] | None = None,
     image_input: str | None = None,
     number_format: str | Path | NumberFormat | None = None,
+    weights: str | Path | TrainedWeights | None = None,
     name: str | None = None,
     dump: Callable[[str, str], None] | None = None,
     kernels: str = "best",
@@ -107,6 +109,8 @@ def compile(
     - ``number_format`` is the format that float32 weights are kept in: "bfloat16", "float16",
       "float16_arithmetic" (activations, too), or what ``number_formats.register`` gave. It may also
       be a Python file that registers one, whose code runs with your rights.
+    - ``weights`` is a file that ``train`` wrote: the model has what it learned. It is float32 from
+      the first layer on that trained.
     - ``name`` is the prefix of every C symbol; by default it follows from the file's name.
     - ``optimize`` is "time", "size", "balanced" or "ram": the smallest arena, at most 20 % slower.
     - ``ram_budget`` (bytes) asks for the fastest plan whose arena fits. ``flash_budget`` (bytes)
@@ -141,13 +145,15 @@ def compile(
     if not is_file:
         if not isinstance(model, Trainable):
             in_memory.check_object(model)
-        of_files = {"states": states or None, "stream": stream, "image_input": image_input}
+        of_files: dict[str, Any] = {"states": states or None, "stream": stream}
+        of_files |= {"image_input": image_input, "weights": weights}
         for what, given_now in of_files.items():
             if given_now is not None:
                 raise UsageError(f"{what} is for files; save the model, and compile its file")
         chosen = with_chosen(number_format=number_format)
     else:  # the command line gives this around the call
-        chosen = with_chosen(inputs, signature, states, stream, image_input, number_format)
+        own = image_input, number_format, weights
+        chosen = with_chosen(inputs, signature, states, stream, *own)
     given = Path(model) if isinstance(model, str | Path) else None
     target = board if isinstance(board, Board) else load_board(board)
     backends = load_backends(plugin, target)

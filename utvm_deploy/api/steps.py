@@ -20,6 +20,8 @@ from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.memory_needs import MemoryNeeds
 from utvm_deploy.device import Device, connect
 from utvm_deploy.frontend.files.given_shapes import given, with_chosen
+from utvm_deploy.frontend.training.model import Trainable
+from utvm_deploy.frontend.training.stored import TrainedWeights
 from utvm_deploy.graph.number_formats import NumberFormat
 from utvm_deploy.project import check_fits, load_backends
 from utvm_deploy.torch.in_memory import is_quantized_model
@@ -41,6 +43,7 @@ class Chosen(TypedDict, total=False):
     stream: int | Mapping[str, int | bool] | None
     image_input: str | None
     number_format: str | Path | NumberFormat | None
+    weights: str | Path | TrainedWeights | None
 
 
 class Connected(TypedDict, total=False):
@@ -145,7 +148,12 @@ def with_backend(
 
 
 def compile_fitting(
-    model: Path, board: Board, progress: Progress, *, fits: CheckFits = check_fits, **options: Any
+    model: Path | Trainable,
+    board: Board,
+    progress: Progress,
+    *,
+    fits: CheckFits = check_fits,
+    **options: Any,
 ) -> CompiledModel:
     """Compile; refuse a model that does not fit the board as early as possible.
 

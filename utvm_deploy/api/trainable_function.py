@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from utvm_deploy.frontend.files.given_shapes import shapes_for, with_chosen
+from utvm_deploy.frontend.files.given_shapes import chosen_now, given, shapes_for, with_chosen
 from utvm_deploy.frontend.relax.facts import RelaxModel, is_relax, loaded
 from utvm_deploy.frontend.relax.road import relax_model
 from utvm_deploy.frontend.tflite import load_model, tflite_bytes
 from utvm_deploy.frontend.training.model import Trainable, trainable_file, trainable_of
 from utvm_deploy.frontend.training.recipe import Recipe, check_recipe
+from utvm_deploy.frontend.training.stored import TrainedWeights
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.torch import in_memory
 
@@ -25,6 +26,7 @@ def trainable(
     rate: float = 0.01,
     inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     name: str | None = None,
+    weights: str | Path | TrainedWeights | None = None,
 ) -> Trainable:
     """A model that trains on a device by a step in C; give it to ``compile``.
 
@@ -39,18 +41,28 @@ def trainable(
     - ``rate`` is the learning rate.
     - ``inputs`` is as for ``compile``: a batch of more than 1 is that of a step.
     - ``name`` is the prefix of every C symbol; by default it follows from the file's name.
+    - ``weights`` are those to begin with: a file that ``train`` wrote.
 
     Raises UsageError for what cannot be chosen, with what can be. Raises ModelError, and
     UnsupportedOperator for what has no gradient.
     """
     recipe = Recipe(loss, optimizer, layers if isinstance(layers, str) else tuple(layers), rate)
     check_recipe(recipe)
+    is_torch = in_memory.is_module(model) or in_memory.is_program(model)
+    with with_chosen(None if is_torch else inputs, weights=weights):
+        begin = chosen_now().weights
+        with given(weights=None):
+            made = _trainable(model, recipe, inputs if is_torch else None, name)
+    return made if begin is None else made.begun_with(begin)
+
+
+def _trainable(model: Any, recipe: Recipe, inputs: Any, name: str | None) -> Trainable:
+    """``inputs`` are for what PyTorch made."""
     names: Mapping[bytes, str] = {}
     if in_memory.is_module(model) or in_memory.is_program(model):
         found, names = in_memory.relax_of_torch(model, inputs)
     else:
-        with with_chosen(inputs):
-            made = _relax_of(model)
+        made = _relax_of(model)
         if isinstance(model, str | Path):
             name = name or Path(model).stem
         if isinstance(made, Graph):

@@ -32,6 +32,7 @@ from utvm_deploy.cli.project_file import read_settings, set_defaults, used
 from utvm_deploy.cli.verbs import VERBS
 from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
 from utvm_deploy.frontend.files.image_input import ImageInput, image_of_words
+from utvm_deploy.frontend.training.stored import TrainedWeights
 from utvm_deploy.graph.number_formats import format_of
 
 #: How argparse names a wrong choice; Python 3.12 and later quote no choices.
@@ -52,7 +53,7 @@ def _image(args: argparse.Namespace) -> ImageInput | None:
 
 def _chosen(args: argparse.Namespace) -> Chosen:
     """What the options choose of a model; a file that registers a number format is run once."""
-    own = getattr(args, "number_format", None)
+    own, weights = getattr(args, "number_format", None), getattr(args, "weights", None)
     return Chosen(
         getattr(args, "inputs", {}),
         getattr(args, "signature", None),
@@ -60,6 +61,7 @@ def _chosen(args: argparse.Namespace) -> Chosen:
         stream_of_options(args),
         _image(args),
         None if own is None else format_of(own),
+        None if weights is None else TrainedWeights.read(weights),
     )
 
 

@@ -92,8 +92,15 @@ VERBS = {
         Verb(
             "run",
             "run a model on a board",
-            (t.MODEL, *t.SHAPES, t.FORMAT, *_REACHED, t.TIMING, *t.RUN),
+            (t.MODEL, *t.SHAPES, t.WEIGHTS, t.FORMAT, *_REACHED, t.TIMING, *t.RUN),
             t.COMPILED,
+            reads_file=True,
+        ),
+        Verb(
+            "train",
+            "train layers of a model on a board, from labelled data",
+            (*t.TRAIN, *_REACHED, t.TIMING),
+            (*t.TRAINED, *t.COMPILED),
             reads_file=True,
         ),
         Verb(

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.compiler.compiled.model import CompiledModel, TrainedPart
-from utvm_deploy.frontend.training.recipe import check_rate
-from utvm_deploy.frontend.training.stored import check_stored
+from utvm_deploy.frontend.training.recipe import Recipe, check_rate
+from utvm_deploy.frontend.training.stored import TrainedWeights, check_stored
 from utvm_deploy.graph.model import Array
 
 if TYPE_CHECKING:
@@ -138,6 +138,14 @@ def stored_weights(model: DeviceModel) -> bytes:
         return device.session.read(place, part.stored.size_bytes)
     finally:
         device.free(size)
+
+
+def file_weights(model: DeviceModel, recipe: Recipe) -> TrainedWeights:
+    """The weights as a file has them; ``recipe`` is that of the model."""
+    part = part_of(model.compiled)
+    states = model.compiled.states[1 : 1 + part.weights]
+    parts = ((one.name, one.shape, one.offset - part.stored.offset) for one in states)
+    return TrainedWeights(recipe, tuple(parts), stored_weights(model))
 
 
 def restore(model: DeviceModel, stored: bytes) -> None:

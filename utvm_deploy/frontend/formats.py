@@ -60,6 +60,7 @@ from utvm_deploy.frontend.relax.facts import is_relax, loaded
 from utvm_deploy.frontend.relax.road import load_tvm, module_of_text, relax_model
 from utvm_deploy.frontend.tflite_images import with_image
 from utvm_deploy.frontend.torch.export import load_torch, torch_to_model
+from utvm_deploy.frontend.trained import with_trained
 from utvm_deploy.graph.quantize_hint import quantize_command
 
 
@@ -141,7 +142,7 @@ def _converted_or_chosen(path: Path) -> bytes | None:
             raise ModelError(f"{path} has no signatures; --signature is for .tflite files")
     else:
         choice = _choice(path)
-        if not choice.rewrites:
+        if not choice.rewrites and chosen_now().weights is None:
             return None
         told = _told(choice)
     return _kept_or_made(path, told)
@@ -176,8 +177,9 @@ def _told(choice: Choice) -> dict[str, object]:
 
 def _rewritten(states: States, stream: Stream | None, image: str | None) -> dict[str, object]:
     """What the child learns of rewrites that files of all formats can have."""
-    told = None if stream is None else asdict(stream)
-    return {"states": states, "stream": told, "image": image}
+    told, weights = None if stream is None else asdict(stream), chosen_now().weights
+    text = None if weights is None else weights.text
+    return {"states": states, "stream": told, "image": image, "weights": text}
 
 
 def _kept_or_made(path: Path, told: Mapping[str, object]) -> bytes:
@@ -345,15 +347,19 @@ def main(path: Path, folder: Path) -> int:
     chosen = json.loads((folder / _CHOSEN).read_text("utf-8"))
     shapes = {name: tuple(shape) for name, shape in chosen["shapes"].items()}
     states: list[tuple[str, str]] = [(found, left) for found, left in chosen.pop("states")]
-    stream, words = chosen.pop("stream"), chosen.pop("image")
+    stream, words, weights = (chosen.pop(name) for name in ("stream", "image", "weights"))
     try:
         if states or stream or words or not converter:
             load_schema(path)
         if converter:
             converter.load(path)
+        if weights:
+            load_tvm()
         limit_import()
         with given_only(Chosen(shapes, states=tuple(states))):
             made = converter.convert(path) if converter else _chosen(path, chosen)
+        if weights:
+            made = with_trained(made, path, weights)
         if states or stream or words:
             made = _rewrite(path, made, states, stream, words)
         (folder / _RESULT).write_bytes(made)

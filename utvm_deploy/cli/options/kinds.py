@@ -245,6 +245,14 @@ def image_words(text: str) -> str:
     return text
 
 
+def layers(text: str) -> str | tuple[int | str, ...]:
+    """What trains: "last", "all", or positions and names with commas between."""
+    if text in ("last", "all"):
+        return text
+    numbers = re.compile(r"-?\d+", re.ASCII)
+    return tuple(int(one) if numbers.fullmatch(one) else one for one in text.split(","))
+
+
 def file_or_words(text: str) -> str | Path:
     """Words that describe an image, or else the path of a file."""
     try:

@@ -24,6 +24,7 @@ IN_FILE = frozenset(
 )
 _ELSEWHERE = ", if it lies elsewhere now"
 _BOARDS = "boards.board:board_names"
+_LOSSES, _OPTIMIZERS = (f"frontend.training.recipe:{one}" for one in ("LOSSES", "OPTIMIZERS"))
 
 COMMON: Rows = (
     Group(
@@ -76,7 +77,12 @@ IMAGE = Option(
     'crop bilinear mean=0.5 std=0.25" (utvm docs images)',
     keyword="image_input",
 )
-CHOSEN: Rows = (*SHAPES, IMAGE)
+WEIGHTS = Option(
+    "--weights W.weights",
+    "what `utvm train` wrote: the model with what it learned, which is float32 from the first "
+    "trained layer on (utvm docs training)",
+)
+CHOSEN: Rows = (*SHAPES, IMAGE, WEIGHTS)
 FORMAT = Option(
     "--format NAME|FILE.py",
     "keep float32 weights in bfloat16, float16, float16_arithmetic (activations, too), or a format "
@@ -329,6 +335,39 @@ EVALUATED: Rows = (
                 "--top-k K", "also how often the right class is among the best K", 5, kinds.positive
             ),
             Option("--threshold T", "a single score of at least this is class 1", 0.5, float),
+        ),
+    ),
+)
+TRAIN: Rows = (
+    MODEL,
+    *SHAPES[:2],
+    WEIGHTS.but("begin with what an earlier run wrote, for the same layers"),
+    OUTPUT.but(
+        "the weights to write, after each whole epoch", "-o, --output W.weights", is_needed=True
+    ),
+    HTML,
+)
+TRAINED: Rows = (
+    Group(
+        "the data, and how to train",
+        (
+            DATA.but(
+                "labelled samples: .npz, .npy, .csv, or a folder with a folder for each class",
+                is_needed=True,
+            ),
+            LABELS,
+            Option("--held-out DATA", "labelled samples that judge the model after each epoch"),
+            Option(
+                "--layers WHICH",
+                "what trains: last, all, or positions and names with commas between",
+                "last",
+                kinds.layers,
+            ),
+            Option("--loss", "of labels, or of targets", "cross_entropy", choices=_LOSSES),
+            Option("--optimizer", "as PyTorch has them", "sgd", choices=_OPTIMIZERS),
+            Option("--rate X", "the learning rate", 0.01, float),
+            Option("--epochs N", "how often all samples are taken", 1),
+            Option("--seed S", "of the order of the samples", 0, kinds.seed),
         ),
     ),
 )

@@ -1,5 +1,5 @@
-"""What the user chooses of a model: shapes of inputs, signature, states, a stream, an image, and
-the format of its numbers.
+"""What the user chooses of a model: shapes of inputs, signature, states, a stream, an image, the
+format of its numbers, and trained weights.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.files.image_input import ImageInput, image_of_words
+from utvm_deploy.frontend.training.stored import TrainedWeights
 from utvm_deploy.graph.number_formats import NumberFormat, format_of
 
 #: Name of an input -> its shape. The name is empty where a model has only one input.
@@ -50,6 +51,7 @@ class Chosen:
     stream: Stream | None = None  # None if the model takes whole windows
     image: ImageInput | None = None  # which the caller gives
     number_format: NumberFormat | None = None  # None for the numbers of the file
+    weights: TrainedWeights | None = None  # None for the weights of the file
     tied: States = ()  # inputs and outputs that get one range
 
     @property
@@ -90,17 +92,19 @@ def with_chosen(
     stream: Any = None,
     image_input: str | None = None,
     number_format: str | Path | NumberFormat | None = None,
+    weights: str | Path | TrainedWeights | None = None,
 ) -> AbstractContextManager[None]:
     """The same of what keywords of functions say. Where they say nothing, an outer block counts.
 
     Raises ModelError for what is of another kind, and PluginError for an unknown number format.
     """
-    others = (signature, stream, image_input, number_format)
+    others = (signature, stream, image_input, number_format, weights)
     if not inputs and not states and all(one is None for one in others):
         return nullcontext()
     chosen = shapes_of_inputs(inputs or {}), signature, states_of_outputs(states or {})
     own = None if number_format is None else format_of(number_format)
-    return given_only(Chosen(*chosen, stream_of(stream), image_of_words(image_input), own))
+    trained = TrainedWeights.read(weights) if isinstance(weights, str | Path) else weights
+    return given_only(Chosen(*chosen, stream_of(stream), image_of_words(image_input), own, trained))
 
 
 def stream_of(given: Any) -> Stream | None:

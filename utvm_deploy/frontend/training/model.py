@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from utvm_deploy.base.readable import counted
 from utvm_deploy.base.results import one_line
 from utvm_deploy.frontend.relax.facts import RelaxModel
 from utvm_deploy.frontend.relax.road import module_of_text
 from utvm_deploy.frontend.training.recipe import Recipe
-from utvm_deploy.frontend.training.stored import digest_of
+from utvm_deploy.frontend.training.stored import TrainedWeights, check_stored, digest_of
 from utvm_deploy.graph.model import Graph
 
 
@@ -26,12 +26,26 @@ class Trainable:
     __repr__ = one_line
 
     @property
+    def name(self) -> str:
+        """The prefix of C symbols."""
+        return self.graph.name
+
+    @property
     def headline(self) -> str:
         """What trains, and how."""
         return (
             f"{self.graph.headline}; {counted(len(self.weights), 'weight')} train by "
             f"{self.recipe.optimizer} ({self.recipe.loss}): {', '.join(self.weights)}"
         )
+
+    def begun_with(self, weights: TrainedWeights) -> Trainable:
+        """The same with these first weights. Raises ModelError for those of another model."""
+        check_stored(weights.stored, self.graph.digest, self.name, len(weights.stored))
+        tensors = list(self.graph.tensors)
+        found = (number for number, _ in self.graph.states[1:])
+        for number, array in zip(found, weights.arrays(), strict=False):
+            tensors[number] = replace(tensors[number], first=array)
+        return replace(self, graph=self.graph.replaced(tensors=tuple(tensors)))
 
 
 def trainable_file(graph: Graph, recipe: Recipe) -> Trainable:

@@ -85,6 +85,10 @@ class Dataset:
         places = np.arange(count) * len(recordings) // count
         return self._of(np.flatnonzero(np.isin(marks, recordings[places])))
 
+    def shuffled(self, order: np.random.Generator) -> Dataset:
+        """The samples in an order by chance."""
+        return self._of(order.permutation(self.count))
+
     def _of(self, kept: NDArray[np.int64]) -> Dataset:
         """The samples at these places, in this order."""
 

@@ -1,0 +1,158 @@
+"""``utvm train`` and ``--weights``: the weights as a file, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+import utvm_deploy
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.cli.main import main
+from utvm_deploy.frontend.files.given_shapes import with_chosen
+from utvm_deploy.frontend.training.stored import TrainedWeights
+from utvm_deploy.oracle.with_custom import run_oracle
+from utvm_deploy.quality.datasets import Dataset
+
+MODELS = Path(__file__).parents[2] / "models"
+DIGITS = MODELS / "digits.tflite"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with digits to learn, others to judge, and files of wrong data."""
+    folder = tmp_path_factory.mktemp("data")
+    with np.load(MODELS / "digits_labelled.npz") as found:
+        inputs, labels = found["inputs"], found["labels"]
+    np.savez(folder / "new.npz", inputs=inputs[:30], labels=labels[:30])
+    np.savez(folder / "held.npz", inputs=inputs[30:70], labels=labels[30:70])
+    np.savez(folder / "wide.npz", inputs=inputs[:30], labels=labels[:30] + 5)
+    np.savez(folder / "bare.npz", inputs=inputs[:30])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def weights(data: Path) -> Path:
+    """What a training on the host wrote."""
+    path = data / "digits.weights"
+    options = ["--held-out", str(data / "held.npz"), "--epochs", "2", "--rate", "0.02"]
+    page = ["--html", str(data / "curve.html")]
+    assert run("train", data, "-o", str(path), *options, *page) == 0
+    return path
+
+
+def run(verb: str, data: Path, *options: str) -> int:
+    board = ["--board", "host"] if verb == "train" else []
+    given = [] if "--data" in options else ["--data", str(data / "new.npz")]
+    return main([verb, str(DIGITS), *given, *board, *options])
+
+
+def test_the_reference_judges_the_weights_as_the_board_did(
+    weights: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (data / "curve.html").read_text()
+    assert page.count("<polyline") == 2 and "accuracy: 0." in page
+    again = data / "again.weights"
+    options = ["--held-out", str(data / "held.npz"), "--weights", str(weights), "--json"]
+    assert run("train", data, "-o", str(again), *options) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "utvm.train/1" and found["steps"] == found["samples"] == 30
+    first, last = found["epochs"]
+    assert first["loss"] is None and last["loss"] > 0
+    assert run("eval", data, "--data", str(data / "held.npz"), *options[2:4], "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["metrics"]["accuracy"] == first["accuracy"]
+    assert TrainedWeights.read(again).stored != TrainedWeights.read(weights).stored
+
+
+def test_what_does_not_fit_is_one_sentence(
+    weights: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn, other = tmp_path / "torn.weights", tmp_path / "other.weights"
+    text = weights.read_text()
+    torn.write_text(text.replace(text[-20:-3], text[-20:-3].swapcase()))
+    other.write_text('{"format": "utvm.profile/1"}')
+    before = other.read_bytes()
+    for options, told in (
+        (("--data", str(data / "wide.npz")), "have label 14, and the model has classes 0 to 9"),
+        (("--data", str(data / "bare.npz")), "have no labels, which the loss cross_ent"),
+        (("--loss", "mse"), "have no targets, which the loss mse needs"),
+        (("--layers", "dense"), "no layer 'dense' can train; those that can: 0: "),
+        (("--layers", "all", "--weights", str(weights)), "these are not weights of digits"),
+        (("--weights", str(torn)), "the weights of this file are damaged"),
+        (("--weights", str(other)), "damaged, or another file; give a file that utvm train"),
+        (("--weights", str(DIGITS)), "digits.tflite: it is damaged, or another file"),
+    ):
+        assert run("train", data, "-o", str(tmp_path / "made.weights"), *options) == 1 or (
+            "--layers" in options
+        )
+        assert told in capsys.readouterr().err
+    assert run("train", data, "-o", str(data / "new.npz")) == 1
+    assert "is the data itself" in capsys.readouterr().err
+    assert not (tmp_path / "made.weights").exists() and other.read_bytes() == before
+    float_model = MODELS / "digits_float.tflite"
+    with pytest.raises(ModelError, match="of another model than digits_float"):
+        utvm_deploy.inspect(float_model, weights=weights)
+
+
+def test_ctrl_c_and_an_infinite_loss_keep_the_last_whole_epoch(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "kept.weights"
+
+    def interrupted(*given: Any, on_epoch: Any, output: Path, **_options: Any) -> None:
+        output.write_text("")
+        on_epoch({"epoch": 3, "loss": 0.5})
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(utvm_deploy, "train", interrupted)
+        assert run("train", data, "-o", str(path), "--epochs", "9") == 130
+    assert f"interrupted; {path} has the weights after 3 epochs" in capsys.readouterr().err
+    path.unlink()
+    assert run("train", data, "-o", str(path), "--epochs", "9", "--rate", "1e37") == 1
+    assert "so this step has changed no weight" in capsys.readouterr().err
+
+
+def test_samples_are_read_as_steps_need_them_and_a_rest_waits(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    samples = rng.standard_normal((10, 1, 4)).astype(np.float32)
+    read = list[int]()
+
+    def one(start: int, stop: int) -> Any:
+        read.append(stop - start)
+        return (samples[start:stop],)
+
+    path = tmp_path / "net.relax"
+    path.write_text(tvm.ir.save_json(net()))
+    given = Dataset(10, one, "of the test", targets=rng.standard_normal((10, 3)))
+    options: dict[str, Any] = {"layers": "all", "loss": "mse", "epochs": 2, "held_out": given}
+    found = utvm_deploy.train(path, given, "host", **options)
+    first, _, last = found.table
+    assert found.to_dict()["batch"] == found.to_dict()["steps"] == 4
+    assert read == [4, 4, *(2 * [*(8 * [1]), 4, 4])]
+    assert last["mse"] < 0.99 * first["mse"]
+    # TVM computes the file with these weights as the board did.
+    found.weights.write(tmp_path / "net.weights")
+    with with_chosen(weights=tmp_path / "net.weights"):
+        made = run_oracle(path, [(samples[at : at + 4, 0],) for at in (0, 4)], outputs_only=True)
+    wrong = np.concatenate([outputs[0] for outputs in made.outputs]) - given.targets[:8]
+    assert np.square(wrong).mean() == pytest.approx(last["mse"], rel=1e-5)
+
+
+def net() -> Any:
+    """Two dense layers for four samples at once."""
+    rng, builder = np.random.default_rng(1), relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 4), "float32"))
+    first, second = (relax.const(rng.standard_normal(s).astype("f4")) for s in ((4, 8), (8, 3)))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.nn.relu(builder.emit(relax.op.matmul(x, first))))
+            y = builder.emit_output(relax.op.matmul(y, second))
+        builder.emit_func_output(y)
+    return builder.get()

@@ -1,0 +1,52 @@
+"""utvm train: layers of a model learn on a board."""
+
+from __future__ import annotations
+
+import argparse
+
+import utvm_deploy
+from utvm_deploy.api.steps import compile_fitting
+from utvm_deploy.api.train_function import Epoch, told
+from utvm_deploy.api.trainable_function import trainable
+from utvm_deploy.base.outputs import check_outputs, keep_input
+from utvm_deploy.base.progress import no_progress
+from utvm_deploy.cli.arguments import board_of
+from utvm_deploy.cli.compile_options import compile_options, keywords
+from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.steps import check_board, device_of, dry_run_step
+from utvm_deploy.results.pages.training_page import training_html, what_it_takes
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Train, and write the weights after each epoch; Ctrl-C says which they are."""
+    check_outputs(args.model, args.output, args.html)
+    for given, what in ((args.data, "the data"), (args.held_out, "what is held out")):
+        keep_input(given, what, args.output, args.html)
+    board = board_of(args)
+    check_board(args, board)
+    if args.dry_run:
+        names = ("layers", "loss", "optimizer", "rate", "name")
+        learner = trainable(args.model, **{name: getattr(args, name) for name in names})
+        options = compile_options(args, board)
+        return dry_run_step(args, board, compile_fitting(learner, board, no_progress, **options))
+    kept = "no weights were written"
+
+    def ended(epoch: Epoch) -> None:
+        nonlocal kept
+        out.line(told(epoch))
+        if epoch["epoch"]:
+            kept = f"{args.output} has the weights after {epoch['epoch']} epochs"
+
+    options = {**keywords(args, board), "output": args.output, "on_epoch": ended}
+    try:
+        with out.progress() as progress, device_of(args, board) as device:
+            found = utvm_deploy.train(args.model, board=device, progress=progress, **options)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(kept) from None
+    result = found.to_dict()
+    for line in what_it_takes(result):
+        out.line(line)
+    out.line(f"wrote {args.output}")
+    out.file(args.html, lambda: training_html(result))
+    out.found(result)
+    return 0

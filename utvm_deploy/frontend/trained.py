@@ -1,0 +1,148 @@
+"""In a child process: a model's file with the weights that it learned on a device.
+
+    before:  x ──▶ body ──▶ head ──▶ y                       int8 or float32
+    after:   x ──▶ body ──▶ DEQUANTIZE ──▶ head ──▶ y        the head in float32
+
+The head of a .tflite file has the operators behind the first weights that trained. LiteRT runs the
+result, so every verb and every reference takes it as it is. A Relax model keeps its operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.files import file_digest
+from utvm_deploy.frontend.assemble import assemble
+from utvm_deploy.frontend.relax.facts import is_relax, loaded
+from utvm_deploy.frontend.relax.road import module_of_text, relax_model
+from utvm_deploy.frontend.tflite_tables import read_file
+from utvm_deploy.frontend.training.recipe import positions_of
+from utvm_deploy.frontend.training.stored import TrainedWeights
+from utvm_deploy.graph.model import Array, Graph, Operator
+
+#: What makes the file's layout of that of Relax.
+_ORDERS = {
+    "CONV_2D": (0, 2, 3, 1),
+    "DEPTHWISE_CONV_2D": (1, 2, 3, 0),
+    "FULLY_CONNECTED": (1, 0),
+}
+#: The field of operators' options, and its values.
+_FUSED, _NONE, _RELU = "fusedActivationFunction", 0, 1
+
+
+def with_trained(data: bytes, path: Path, text: str) -> bytes:
+    """What the user's file at ``path`` became, with the weights of the text of their file.
+
+    Raises ModelError for weights of another model.
+    """
+    weights = TrainedWeights.of_text(text)
+    weights.check_of(loaded(data).given if is_relax(data) else file_digest(path), path.name)
+    return _relax_with(data, weights) if is_relax(data) else _tflite_with(data, weights)
+
+
+def _relax_with(data: bytes, weights: TrainedWeights) -> bytes:
+    from utvm_deploy.frontend.relax.passes import MAIN, prepared_module
+    from utvm_deploy.frontend.training.weights import trainable_layers
+
+    model = loaded(data)
+    module = prepared_module(module_of_text(model.given))
+    layers = trainable_layers(module[MAIN], {})
+    chosen = positions_of([one.name for one in layers], [], weights.recipe.layers)
+    bindings = module[MAIN].body.blocks[0].bindings
+    places = [weight for position in chosen for weight in layers[position].weights]
+    for place, array in zip(places, weights.arrays(), strict=True):
+        value = bindings[place.binding].value.args[place.operand].value
+        value.copyfrom(np.broadcast_to(array, value.shape))
+    made = relax_model(module)
+    return replace(model, given=made.given, lowered=made.lowered).dumped()
+
+
+def _tflite_with(data: bytes, weights: TrainedWeights) -> bytes:
+    from utvm_deploy.frontend.files import tflite_schema as schema
+    from utvm_deploy.frontend.training.of_graph import CONVERSIONS, floats_of, head_of
+
+    graph, model = assemble(read_file(data), "model", ""), schema.read_model(data)
+    if len(model.subgraphs) > 1:
+        raise ModelError("--weights is for models without control flow; export it without loops")
+    file = model.subgraphs[0]
+    chosen, head = head_of(graph, weights.recipe)
+    learned = _by_tensor(graph, file, chosen, weights)
+    known = {one.source: one for one in graph.tensors if one.data is not None}
+    operators = {graph.operators[i].sources[0]: graph.operators[i] for i in sorted(head)}
+    made = {int(number) for i in operators for number in file.operators[i].outputs}
+    instead: dict[int, int] = {}
+    written = []
+
+    def of_head(place: int, number: int) -> int:
+        """What an operator of the head reads instead of a tensor."""
+        tensor = known.get(number)
+        if (place, number) in learned:
+            return schema.new_constant(model, "learned", learned[place, number])
+        if tensor is not None and tensor.quantization is not None and tensor.dtype != "float32":
+            return schema.new_constant(model, "constant", floats_of(tensor))
+        if tensor is not None or number in made or file.tensors[number].type == schema.FLOAT32:
+            return number
+        like = file.tensors[number]
+        name = (like.name or b"") + b"_float"
+        new = schema.new_tensor(model, file, like, name, schema.FLOAT32, None)
+        written.append(schema.operator(model, "DEQUANTIZE", 2, number, new))
+        instead[number] = new
+        return new
+
+    for place, one in enumerate(file.operators):
+        if place in operators:
+            inputs = [instead.get(n, n) for n in schema.numbers(one.inputs)]
+            one.inputs = [n if n < 0 else of_head(place, n) for n in inputs]
+            if operators[place].kind in CONVERSIONS:
+                instead[int(one.outputs[0])] = one.inputs[0]
+                continue
+            _activation(operators[place], graph, one)
+            for number in one.outputs:
+                file.tensors[number].type = schema.FLOAT32
+                file.tensors[number].quantization = None
+        written.append(one)
+    file.operators = written
+    file.outputs = [instead.get(int(number), int(number)) for number in file.outputs]
+    for signature in model.signatureDefs or ():
+        for output in signature.outputs:
+            output.tensorIndex = instead.get(output.tensorIndex, output.tensorIndex)
+    return schema.model_bytes(model)
+
+
+def _by_tensor(
+    graph: Graph, file: Any, chosen: Sequence[int], weights: TrainedWeights
+) -> dict[tuple[int, int], Array]:
+    """An operator and a tensor of the file -> what the layer learned, as the file has it."""
+    layers: list[list[Array]] = []
+    for (name, *_), array in zip(weights.parts, weights.arrays(), strict=True):
+        if name.endswith(".weight"):
+            layers.append([])
+        layers[-1].append(array)
+    found = {}
+    for position, arrays in zip(chosen, layers, strict=True):
+        place = graph.operators[position].sources[0]
+        order = _ORDERS[graph.operators[position].kind]
+        numbers = [int(number) for number in file.operators[place].inputs[1:]]
+        for number, array in zip(numbers, arrays, strict=False):
+            turned = array.transpose(order) if array is arrays[0] else array
+            shape = [int(extent) for extent in file.tensors[number].shape]
+            found[place, number] = np.ascontiguousarray(turned).reshape(shape)
+    return found
+
+
+def _activation(operator: Operator, graph: Graph, written: Any) -> None:
+    """Give the file's operator the activation that it has while it trains."""
+    from utvm_deploy.frontend.training.of_graph import bounds_of
+
+    output = graph.tensors[operator.outputs[0]]
+    if output.dtype == "float32" or not hasattr(written.builtinOptions, _FUSED):
+        return
+    bounds = [least for least, _ in bounds_of(operator.attributes, output)]
+    if bounds in ([], [0.0]):
+        setattr(written.builtinOptions, _FUSED, _RELU if bounds else _NONE)
