@@ -21,9 +21,10 @@ from utvm_deploy.graph.attributes import (
     Rearrange,
     ResizeBilinear,
 )
+from utvm_deploy.graph.image_rows import RowWindow
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import compacted
-from utvm_deploy.graph.strips import Chain, RowWindow, Strips
+from utvm_deploy.graph.strips import Chain, Strips
 
 
 def in_strips(graph: Graph, chain: Chain) -> Graph:
