@@ -1,0 +1,197 @@
+"""Chains of layers to compute in strips, and about how many bytes are live with them.
+
+The layers at the peak of memory become part of a chain (``graph/strips.py``). Its estimate counts
+what is live: tensors that cross the chain, its windows and its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from utvm_deploy.compiler.planning.pass_costs import moving_cycles, strip_cycles
+from utvm_deploy.graph.input_rows import comes_in_rows
+from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.rewrite import consumers, producers
+from utvm_deploy.graph.strip_writer import in_strips
+from utvm_deploy.graph.strips import Chain, Strips, chain_ends, sums_up
+from utvm_deploy.targets.contract.costs import CostTable
+
+#: Rows that enter a chain in each strip.
+_PACES = (1, 2, 3, 4)
+#: Chains of a model.
+_MOST_CHAINS = 4
+#: Layers of a chain: with more, the search for one takes long.
+_LONGEST = 64
+#: A chain must lower what its layers need to this share at least.
+_WORTHWHILE = 0.97
+#: A layer outside of all chains is looked at if it needs this share of the peak.
+_HIGH = 0.6
+#: Of chains whose peak is within this factor of the least, the shortest is taken.
+_NEAR = 1.02
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Chains of a graph, and about how many bytes are live at most with them."""
+
+    chains: tuple[Chain, ...]
+    live_bytes: int
+
+    @property
+    def layers(self) -> int:
+        """How many layers are in its chains, and the rows of an input that comes in rows."""
+        return sum(chain.last - chain.first + 1 for chain in self.chains)
+
+    def extra_cycles(self, graph: Graph, table: CostTable) -> float:
+        """About how many cycles its strips take more than whole layers."""
+        return sum(_extra_cycles(Strips(graph, chain), table) for chain in self.chains)
+
+    def applied(self, graph: Graph) -> Graph:
+        """The graph with its chains in strips."""
+        # The last one first: positions before it stay as they are.
+        for chain in sorted(self.chains, key=lambda one: -one.first):
+            graph = in_strips(graph, chain)
+        return graph
+
+
+def suggestions(graph: Graph, whole: Mapping[int, int]) -> list[Suggestion]:
+    """Ways to compute a graph in strips; the least live bytes first.
+
+    ``whole`` are the bytes that operators need without strips, by their positions.
+    """
+    live = _Live(graph, whole)
+    found = list[Suggestion]()
+    for chains in _with_input(graph, live) if comes_in_rows(graph) else _chosen(graph, live):
+        for pace in _PACES:
+            paced = tuple(
+                replace(one, rows=_rows(graph, one.first, one.last, pace)) for one in chains
+            )
+            parked = tuple(replace(one, parks=True) for one in paced)
+            found.append(Suggestion(paced, live.peak(paced)))
+            if live.peak(parked) < live.peak(paced):
+                found.append(Suggestion(parked, live.peak(parked)))
+    return sorted(found, key=lambda one: (one.live_bytes, len(one.chains)))
+
+
+def _with_input(graph: Graph, live: _Live) -> Iterator[tuple[Chain, ...]]:
+    """Chains that begin with the rows of the input, and those that fit them."""
+    for last in chain_ends(graph, 0):
+        first = (Chain(0, last, _rows(graph, 0, last, 1)),)
+        yield first
+        yield from _chosen(graph, live, first)
+
+
+def _chosen(
+    graph: Graph, live: _Live, chains: tuple[Chain, ...] = ()
+) -> Iterator[tuple[Chain, ...]]:
+    """One chain more each time, around the layer that needs most; with the smallest strips."""
+    while len(chains) < _MOST_CHAINS:
+        at, most = live.outside(chains)
+        if most < _HIGH * live.peak(chains):
+            return
+        needs = {
+            one: max(live.inside(one), live.outside((*chains, one))[1])
+            for one in _chains_around(graph, at, chains)
+        }
+        least = min(needs.values(), default=most)
+        if least > _WORTHWHILE * most:
+            return
+        near = [one for one, need in needs.items() if need <= _NEAR * least]
+        chains = (*chains, min(near, key=lambda one: (one.last - one.first, needs[one])))
+        yield chains
+
+
+def _chains_around(graph: Graph, at: int, others: Sequence[Chain]) -> Iterator[Chain]:
+    """Chains that contain operator ``at``, or begin behind it, and have none of ``others``."""
+    for first in range(min(at + 1, len(graph.operators) - 1), -1, -1):
+        if any(one.first <= first <= one.last for one in others):
+            continue
+        for last in chain_ends(graph, first):
+            if any(one.first <= last and first <= one.last for one in others):
+                break
+            if last - first >= _LONGEST:
+                break
+            if last >= at:
+                yield Chain(first, last, _rows(graph, first, last, 1))
+
+
+def _rows(graph: Graph, first: int, last: int, pace: int) -> Fraction:
+    """The rows of a chain's result for ``pace`` rows of its first output."""
+    end = last - 1 if sums_up(graph, first, last) else last
+    # Rows of the input are not computed: the pace is that of the first layer that is.
+    begin = min(first + 1, end) if comes_in_rows(graph) and first == 0 else first
+    heights = [graph.tensors[graph.operators[i].outputs[0]].shape[1] for i in (begin, end)]
+    shrinking = max(round(heights[0] / heights[1]), 1)
+    return Fraction(pace, shrinking)
+
+
+def _extra_cycles(strips: Strips, table: CostTable) -> float:
+    """What the strips of a chain take more than its layers: calls, and rows that are moved."""
+    found, before = 0.0, strips.none
+    cycles = [strip_cycles(strips.graph, operator, table) for operator in strips.operators]
+    for ends in strips.ends:
+        for operator, each in zip(strips.operators, cycles, strict=True):
+            output = operator.outputs[0]
+            if ends[output] == before[output]:
+                continue
+            found += each
+            if output != strips.result:
+                rows = max(before[output] - strips.first_needed(output, before), 0)
+                moved = rows * strips.row_bytes(output)
+                found += moving_cycles(moved, table) if moved else 0.0
+                parked = strips.parked_from(output, before, ends)
+                if parked is not None:
+                    moved = (ends[output] - parked) * strips.row_bytes(output)
+                    found += moving_cycles(moved, table)
+        before = ends
+    return found
+
+
+class _Live:
+    """How many bytes are live at the operators of a graph, in chains and outside of them."""
+
+    def __init__(self, graph: Graph, whole: Mapping[int, int]) -> None:
+        self._graph = graph
+        self._whole = whole
+        inputs = [one for one in graph.inputs if not graph.tensors[one].is_outside]
+        self._first = dict.fromkeys(inputs, -1) | producers(graph)
+        read = consumers(graph)
+        self._last = {tensor: max(read.get(tensor, [made])) for tensor, made in self._first.items()}
+        self._last |= dict.fromkeys(graph.outputs, len(graph.operators))
+        for found, left in graph.states:
+            self._first |= {found: -1}
+            self._last |= {found: len(graph.operators), left: len(graph.operators)}
+        self._of_chain: dict[Chain, int] = {}
+
+    def peak(self, chains: Sequence[Chain]) -> int:
+        """The most bytes that are live at once."""
+        return max([self.outside(chains)[1], *map(self.inside, chains)])
+
+    def outside(self, chains: Sequence[Chain]) -> tuple[int, int]:
+        """The operator that needs most of those in no chain, and its bytes."""
+        sizes = (
+            (size, position)
+            for position, size in self._whole.items()
+            if not any(chain.first <= position <= chain.last for chain in chains)
+        )
+        size, position = max(sizes, default=(0, 0))
+        return position, size
+
+    def inside(self, chain: Chain) -> int:
+        """The most bytes that are live while a chain is computed."""
+        if chain not in self._of_chain:
+            strips = Strips(self._graph, chain)
+            consumed = {one for one in strips.sources if self._last[one] <= chain.last}
+            apart = {*strips.made, *consumed}
+            crossing = self._bytes(chain.first, chain.last, apart)
+            self._of_chain[chain] = crossing + strips.live_bytes(consumed)
+        return self._of_chain[chain]
+
+    def _bytes(self, first: int, last: int, besides: Collection[int]) -> int:
+        return sum(
+            self._graph.tensors[tensor].size_bytes
+            for tensor, made in self._first.items()
+            if made <= last and self._last[tensor] >= first and tensor not in besides
+        )
