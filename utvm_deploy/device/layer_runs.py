@@ -10,7 +10,7 @@ import numpy as np
 
 from utvm_deploy.base.results import Tabled, one_line
 from utvm_deploy.compiler.compiled.file_layers import FileLayer
-from utvm_deploy.compiler.compiled.model import Buffer, Layer
+from utvm_deploy.compiler.compiled.model import Layer
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import shape_text
 
@@ -112,7 +112,7 @@ def arrays_of_calls(layer: FileLayer, arrays: Sequence[Array]) -> Mapping[int, t
     if not layer.is_streamed:
         return {layer.layer.index: tuple(arrays)}
     (whole,) = arrays
-    return {call.index: (_rows_of(whole, call.outputs[0]),) for call in layer.writers}
+    return {call.index: (call.outputs[0].rows_of(whole),) for call in layer.writers}
 
 
 def _put_together(layer: FileLayer, calls: Sequence[LayerRun]) -> Array:
@@ -120,10 +120,6 @@ def _put_together(layer: FileLayer, calls: Sequence[LayerRun]) -> Array:
     parts = []
     for index, (first, end) in layer.new_rows.items():
         run = calls[index]
-        begin, _ = run.layer.outputs[0].rows or (first, end)
-        parts.append(run.outputs[0][:, first - begin : end - begin])
-    return np.concatenate(parts, axis=1)
-
-
-def _rows_of(whole: Array, part: Buffer) -> Array:
-    return whole if part.rows is None else np.ascontiguousarray(whole[:, slice(*part.rows)])
+        begin, stop = run.layer.outputs[0].rows or (first, end)
+        parts.append(run.outputs[0].reshape(stop - begin, -1)[first - begin : end - begin])
+    return np.concatenate(parts)

@@ -98,3 +98,19 @@ def changed_operators(
         if position not in gone
     )
     return graph.replaced(operators=operators)
+
+
+def in_one_run(graph: Graph, first: int, last: int) -> Graph:
+    """The graph with what operator ``last`` needs of operator ``first``, one after the other.
+
+    Operators between them that do not depend on ``first`` come before it.
+    """
+    made, before, after = set(graph.operators[first].outputs), list[Operator](), list[Operator]()
+    for operator in graph.operators[first : last + 1]:
+        depends = operator is graph.operators[first] or made & {*operator.inputs}
+        (after if depends else before).append(operator)
+        made.update(operator.outputs if depends else ())
+    if not before:
+        return graph
+    operators = (*graph.operators[:first], *before, *after, *graph.operators[last + 1 :])
+    return graph.replaced(operators=operators)

@@ -7,11 +7,13 @@ moved to the beginning of the next window (MOVE).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from utvm_deploy.graph.attributes import (
     Attributes,
+    BatchMatmul,
     Concatenation,
     Convolution,
     Move,
@@ -19,9 +21,10 @@ from utvm_deploy.graph.attributes import (
     PoolAverages,
     PoolSums,
     Rearrange,
+    Reshape,
     ResizeBilinear,
 )
-from utvm_deploy.graph.image_rows import RowWindow
+from utvm_deploy.graph.matrix_rows import reads_turned, strip_shape
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import compacted
 from utvm_deploy.graph.strips import Chain, Strips
@@ -63,6 +66,9 @@ class _Writer:
         self.operators: list[Operator] = []
         self._graph, self._strips = graph, strips
         self._windows: dict[int, _Rows] = {}
+        #: Of matrices: rows that were taken out of a tensor, and right sides that were turned.
+        self._taken: dict[tuple[int, int, int], int] = {}
+        self._turned_sides: dict[int, int] = {}
         self._parts: list[_Rows] = []
         self._sums: int | None = None
 
@@ -77,9 +83,14 @@ class _Writer:
         if output != self._strips.result:
             kept = self._kept(operator, self._strips.first_needed(output, before))
         window = self._strips.windows[index]
-        reads = [self._read(operator, number, window, first, end) for number in operator.inputs]
+        reads = [
+            self._read(operator, number, self._strips.rows_read(index, place, first, end))
+            for place, number in enumerate(operator.inputs)
+        ]
         made = self._new(output, first, end)
         attributes = operator.attributes
+        if self._strips.is_cut(end - first) and reads_turned(self._graph, operator):
+            attributes, reads[1] = BatchMatmul(False, True), self._turned(operator, reads[1])
         low = window.first_read(first)
         if isinstance(attributes, ResizeBilinear):
             rows = attributes.neighbours(self._height(operator), self._rows(output))[first:end]
@@ -124,7 +135,17 @@ class _Writer:
             return
         operator, result = self._strips.operators[-1], self._strips.result
         parts = tuple(part.tensor for part in self._parts)
-        yield Operator("CONCATENATION", parts, (result,), Concatenation(1), operator.sources)
+        axis, whole = 1, self._graph.tensors[result]
+        if self._strips.chain.matrix:
+            axis = len(whole.shape) - 2
+            shape = strip_shape(whole, self._strips.height(result))
+            if shape != whole.shape:
+                self.tensors.append(replace(whole, shape=shape))
+                result = len(self.tensors) - 1
+        yield Operator("CONCATENATION", parts, (result,), Concatenation(axis), operator.sources)
+        if result != self._strips.result:
+            whole_of = (self._strips.result,)
+            yield Operator("RESHAPE", (result,), whole_of, Reshape(), operator.sources)
 
     def _sum_up(self, pool: Operator, rows: _Rows) -> None:
         """Add the rows of a strip to the sums of an average."""
@@ -171,26 +192,49 @@ class _Writer:
         return moved
 
     def _read(
-        self, operator: Operator, number: int | None, window: RowWindow, first: int, end: int
+        self, operator: Operator, number: int | None, rows: tuple[int, int] | None
     ) -> int | None:
-        """The rows of an input that are read for output rows ``first`` to ``end``."""
-        if number is None or not self._graph.tensors[number].has_place:
+        """An input of which an operator reads some rows; None: all of it."""
+        if number is None or rows is None:
             return number
         there = self._windows.get(number)
         if there is None:
-            there = _Rows(number, 0, self._graph.tensors[number].shape[1])
-        low = window.first_read(first)
-        high = min(window.end_read(end), self._graph.tensors[number].shape[1])
+            there = _Rows(number, 0, self._strips.height(number))
+        low, high = rows
         assert there.first <= low and high <= there.end, "the window has what its readers need"
         if (low, high) == (there.first, there.end):
             return there.tensor
-        part = self._new(number, low, high)
-        shape = self.tensors[there.tensor].shape
-        rows = tuple(range(low - there.first, high - there.first))
-        whole = tuple(tuple(range(extent)) for extent in shape[2:])
-        made = Rearrange(shape, ((0,), rows, *whole), (0, 1, 2, 3), self.tensors[part.tensor].shape)
-        self._add(operator, (there.tensor,), part.tensor, made, "SLICE")
-        return part.tensor
+        if (number, low, high) in self._taken:
+            return self._taken[number, low, high]
+        part = self._new(number, low, high).tensor
+        source, height = self.tensors[there.tensor], there.end - there.first
+        view = height, math.prod(source.shape) // height
+        kept = range(low - there.first, high - there.first)
+        cut = self.tensors[part].shape
+        if source.data is not None:
+            data = source.data.reshape(view)[kept.start : kept.stop].reshape(cut)
+            self.tensors[part] = replace(self.tensors[part], data=data)
+        else:
+            made = Rearrange(view, (tuple(kept), tuple(range(view[1]))), (0, 1), cut)
+            self._add(operator, (there.tensor,), part, made, "SLICE")
+        if self._strips.chain.matrix:
+            self._taken[number, low, high] = part
+        return part
+
+    def _turned(self, operator: Operator, number: int | None) -> int:
+        """The right side of a product, turned once for all strips of a matrix."""
+        assert number is not None
+        if number not in self._turned_sides:
+            source = self.tensors[number]
+            *outer, rows, columns = source.shape
+            shape, axes = (*outer, columns, rows), tuple(range(len(outer)))
+            whole = tuple(tuple(range(extent)) for extent in source.shape)
+            made = Rearrange(source.shape, whole, (*axes, len(axes) + 1, len(axes)), shape)
+            name = f"{source.name}[turned]"
+            self.tensors.append(replace(source, name=name, shape=shape, source=None, rows=None))
+            self._turned_sides[number] = len(self.tensors) - 1
+            self._add(operator, (number,), len(self.tensors) - 1, made, "TRANSPOSE")
+        return self._turned_sides[number]
 
     def _join(self, operator: Operator, tensor: int, parts: list[_Rows]) -> _Rows:
         made = self._new(tensor, parts[0].first, parts[-1].end)
@@ -200,10 +244,11 @@ class _Writer:
 
     def _new(self, tensor: int, first: int, end: int) -> _Rows:
         whole = self._graph.tensors[tensor]
-        batch, _, *rest = whole.shape
+        shape = (whole.shape[0], end - first, *whole.shape[2:])
+        if self._strips.chain.matrix:
+            shape = strip_shape(whole, end - first)
         name = f"{whole.name}[{first}:{end}]"
-        rows = replace(whole, name=name, shape=(batch, end - first, *rest), rows=(first, end))
-        self.tensors.append(rows)
+        self.tensors.append(replace(whole, name=name, shape=shape, rows=(first, end)))
         return _Rows(len(self.tensors) - 1, first, end)
 
     def _add(

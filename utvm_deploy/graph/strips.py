@@ -12,16 +12,17 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import lcm
+from math import floor, gcd, lcm
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from utvm_deploy.graph.attributes import Pool
+from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected, Pool
 from utvm_deploy.graph.image_rows import RowWindow, activations, row_window
-from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.matrix_rows import follows, is_by_rows, rows_of, rows_read
+from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.rewrite import consumers
 
 Table: TypeAlias = NDArray[np.int64]
@@ -40,6 +41,9 @@ class Chain:
     #: Whether rows of a window that later strips read again are moved to a separate place once
     #: this strip has read them. The rest of the window is then free for other layers.
     parks: bool = False
+    #: 0: the rows are those of images. Else they are those of matrices (``matrix_rows.py``) of so
+    #: many rows, and no strip has rows of two of them.
+    matrix: int = 0
 
 
 class _Facts:
@@ -48,6 +52,7 @@ class _Facts:
     def __init__(self, graph: Graph) -> None:
         self.read = consumers(graph)
         self.windows = [row_window(graph, operator) for operator in graph.operators]
+        self.by_rows = [is_by_rows(graph, operator) for operator in graph.operators]
 
 
 _FACTS: WeakKeyDictionary[Graph, _Facts] = WeakKeyDictionary()
@@ -60,15 +65,19 @@ def _facts_of(graph: Graph) -> _Facts:
     return _FACTS[graph]
 
 
-def chain_ends(graph: Graph, first: int) -> Iterator[int]:
+def chain_ends(graph: Graph, first: int, *, of_matrices: bool = False) -> Iterator[int]:
     """Positions at which a chain that begins with operator ``first`` may end, one after another."""
     facts = _facts_of(graph)
     read = facts.read
     states = {number for pair in graph.states for number in pair}
-    farthest = first
+    farthest, made = first, set[int]()
     for position in range(first, len(graph.operators)):
         operator = graph.operators[position]
-        if facts.windows[position] is None:
+        if of_matrices:
+            if not facts.by_rows[position] or not _is_in_step(graph, operator, made):
+                return
+            made.add(operator.outputs[0])
+        elif facts.windows[position] is None:
             return
         inside = [number for number in operator.inputs if number is not None]
         if states & {*inside, *operator.outputs}:
@@ -79,6 +88,20 @@ def chain_ends(graph: Graph, first: int) -> Iterator[int]:
         if output in graph.outputs or not read.get(output):
             return
         farthest = max(farthest, *read[output])
+
+
+def _is_in_step(graph: Graph, operator: Operator, made: Collection[int]) -> bool:
+    """Whether an operator reads something of what its chain has ``made``, by the same rows."""
+    places = [place for place, number in enumerate(operator.inputs) if number in made]
+    return all(follows(graph, operator, place) for place in places) and bool(places or not made)
+
+
+def rows_of_matrix(graph: Graph, first: int, last: int) -> int:
+    """The rows of the matrices of a chain; 0 if none of its layers multiplies matrices."""
+    operators = graph.operators[first : last + 1]
+    if not any(isinstance(one.attributes, BatchMatmul | FullyConnected) for one in operators):
+        return 0
+    return gcd(*(graph.tensors[one.outputs[0]].shape[-2] for one in operators))
 
 
 def sums_up(graph: Graph, first: int, last: int) -> bool:
@@ -110,7 +133,7 @@ class Strips:
         self.windows: dict[int, RowWindow] = {}
         windows = _facts_of(graph).windows
         for index in range(len(self.operators)):
-            window = windows[chain.first + index]
+            window = RowWindow(1, 1, 0) if chain.matrix else windows[chain.first + index]
             assert window is not None, "chain_ends gives only such chains"
             self.windows[index] = window
         self.made = {operator.outputs[0]: i for i, operator in enumerate(self.operators)}
@@ -122,7 +145,25 @@ class Strips:
 
     def height(self, tensor: int) -> int:
         """Rows of a tensor."""
-        return self.graph.tensors[tensor].shape[1]
+        one = self.graph.tensors[tensor]
+        return rows_of(one) if self.chain.matrix else one.shape[1]
+
+    def is_cut(self, rows: int) -> bool:
+        """Whether a strip of so many rows is one of several of a matrix."""
+        return rows < self.chain.matrix
+
+    def rows_read(self, index: int, place: int, first: int, end: int) -> tuple[int, int] | None:
+        """The rows of an input that are read for rows ``first`` to ``end``; None if it has none.
+
+        ``index`` is the operator's position in the chain, ``place`` that of the input.
+        """
+        operator, window = self.operators[index], self.windows[index]
+        if self.chain.matrix:
+            return rows_read(self.graph, operator, place, first, end)
+        number = operator.inputs[place]
+        if number is None or not self.graph.tensors[number].has_place:
+            return None
+        return window.first_read(first), min(window.end_read(end), self.height(number))
 
     @cached_property
     def readers(self) -> Mapping[int, tuple[int, ...]]:
@@ -145,6 +186,12 @@ class Strips:
     @cached_property
     def _after(self) -> Table:
         """[strip, operator]: how many rows of its output there are."""
+        if self.chain.matrix:
+            matrix, pace = self.chain.matrix, floor(self.chain.rows)
+            ends_of_one = [*range(pace, matrix, pace), matrix]
+            starts = np.arange(0, self.height(self.result), matrix)
+            each = (starts[:, None] + ends_of_one).reshape(-1, 1)
+            return np.broadcast_to(each, (len(each), len(self.made)))
         pace, unit = self.chain.rows.numerator, self.chain.rows.denominator
         lines = self._lines(unit)
         flat = [line for some in lines for line in some.items()]
@@ -217,6 +264,9 @@ class Strips:
         found: dict[int, list[int]] = {}
         for index, operator in enumerate(self.operators):
             for number in activations(self.graph, operator):
+                place = operator.inputs.index(number)
+                if self.chain.matrix and not follows(self.graph, operator, place):
+                    continue  # other rows are read again by later strips
                 if number not in self.made:
                     found.setdefault(number, []).append(index)
         return {tensor: tuple(indices) for tensor, indices in found.items()}
@@ -236,7 +286,7 @@ class Strips:
         for tensor in consumed:
             rows = self.height(tensor) - reads[:, self.sources[tensor]].min(axis=1)
             total += np.maximum(rows, 0) * self.row_bytes(tensor)
-        if self.chain.parks:
+        if self.chain.parks or self.chain.matrix:
             return self._most_with_parking(total, held, sizes)
         return int((total + held.sum(axis=1)).max(initial=0))
 

@@ -184,7 +184,7 @@ def _merged(calls: Sequence[Layer], main: Layer) -> Layer:
 
 def _whole(strip: Buffer, height: int) -> Buffer:
     """The buffer of a whole tensor of which a strip has some rows."""
-    batch, _, *rest = strip.shape
-    shape = (batch, height, *rest)
+    axis = strip.row_axis
+    shape = (*strip.shape[:axis], height, *strip.shape[axis + 1 :])
     size = element_type(strip.dtype).size_bytes(math.prod(shape))
     return replace(strip, name=_whole_name(strip), shape=shape, size_bytes=size, rows=None)

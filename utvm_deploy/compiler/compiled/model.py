@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -63,11 +64,26 @@ class Buffer:
         """The part of the file's tensor that is here: some of its rows, if it is computed in
         strips, and the channels that no pass dropped.
         """
-        if self.rows is not None and array.shape[1:2] != self.shape[1:2]:
-            array = np.ascontiguousarray(array[:, slice(*self.rows)])
+        if self.rows is not None and math.prod(array.shape[:-1]) != math.prod(self.shape[:-1]):
+            array = self.rows_of(array)
         if self.channels is None or array.shape[-1:] == self.shape[-1:]:
             return array
         return np.ascontiguousarray(array[..., list(self.channels)])
+
+    def rows_of(self, whole: Array) -> Array:
+        """The rows of a tensor that a strip has."""
+        if self.rows is None:
+            return whole
+        first, end = self.rows
+        each = math.prod(self.shape[:-1]) // (end - first) * whole.shape[-1]
+        found = whole.reshape(-1, each)[first:end].reshape(*self.shape[:-1], whole.shape[-1])
+        return np.ascontiguousarray(found)
+
+    @property
+    def row_axis(self) -> int:
+        """The dimension of a strip that counts its rows: of images the second one."""
+        first, end = self.rows or (0, 1)
+        return self.shape.index(end - first, 1) if len(self.shape) > 2 else 0
 
 
 def first_bytes(state: Buffer) -> bytes:

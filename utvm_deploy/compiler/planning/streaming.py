@@ -11,15 +11,20 @@ from dataclasses import replace
 from functools import cached_property
 
 from utvm_deploy.base.progress import Progress, no_progress
-from utvm_deploy.compiler.budgets import Budget, Goal, Limits, OverBudget, Tradeoff
+from utvm_deploy.compiler.arena.arenas import arena_bytes
+from utvm_deploy.compiler.budgets import NO_LIMITS, Budget, Goal, Limits, OverBudget, Tradeoff
 from utvm_deploy.compiler.planning.planner import Planned, Planner, WholeGraph
-from utvm_deploy.compiler.planning.strip_suggestions import Suggestion, suggestions
+from utvm_deploy.compiler.planning.strip_suggestions import WORTHWHILE, Suggestion, suggestions
+from utvm_deploy.graph.attributes import BatchMatmul
 from utvm_deploy.graph.input_rows import comes_in_rows
+from utvm_deploy.graph.matrix_rows import attention_in_one_run
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.kernels.choose.known_calls import share_calls
 
 #: A plan without strips is kept if it is at most so much slower than without a budget, as a share.
 _LITTLE_LOSS = 0.02
+#: At level time without a limit, strips of attention may cost this share of the cycles.
+_CHEAP = 0.01
 #: Suggestions that are planned to the end; fewer where only little time may be lost, as at level
 #: time.
 _MOST_PLANNED, _MOST_PLANNED_FOR_TIME = 5, 2
@@ -59,6 +64,29 @@ def best_plan(
     return plans.best()
 
 
+def with_cheap_strips(made: Planned, planner: Planner) -> Planned:
+    """A plan without limits, or one with attention in strips that hardly cost time."""
+    graph = attention_in_one_run(made.graph)
+    if not any(isinstance(one.attributes, BatchMatmul) for one in graph.operators):
+        return made
+    most = _CHEAP * planner.cycles(made)[0]
+    found = [
+        one
+        for one in suggestions(graph, planner.whole(graph).live_bytes)
+        if all(chain.matrix for chain in one.chains)
+        and one.extra_cycles(graph, planner.costs) <= most
+    ]
+    if not found:
+        return made
+    enough = _AS_SMALL * found[0].live_bytes
+    near = [one for one in found if one.live_bytes <= enough]
+    cut = min(near, key=lambda one: one.extra_cycles(graph, planner.costs)).applied(graph)
+    share_calls(graph, cut)
+    other = planner.plan(cut, NO_LIMITS)
+    sizes = [arena_bytes(one.graph, one.chosen.sequence) for one in (other, made)]
+    return other if sizes[0] <= WORTHWHILE * sizes[1] else made
+
+
 def _within_budget(plans: _Plans, budget: Budget) -> None:
     """Plan what may be within a budget."""
     if budget.ram is None:
@@ -86,6 +114,7 @@ class _Plans:
         self, graph: Graph, goal: Goal, budget: Budget, planner: Planner, progress: Progress
     ) -> None:
         self._graph, self._goal, self._budget, self._planner = graph, goal, budget, planner
+        self._in_order = attention_in_one_run(graph)
         self._progress, self._begun = progress, 0
         self.found: list[tuple[Planned, Tradeoff]] = []
         self._refused: list[OverBudget] = []
@@ -111,12 +140,12 @@ class _Plans:
     @cached_property
     def whole(self) -> WholeGraph:
         """What the graph's layers need and cost without strips."""
-        return self._planner.whole(self._graph)
+        return self._planner.whole(self._in_order)
 
     @cached_property
     def suggestions(self) -> list[Suggestion]:
         """Ways to compute it in strips; the least live bytes first."""
-        return suggestions(self._graph, self.whole.live_bytes)
+        return suggestions(self._in_order, self.whole.live_bytes)
 
     @property
     def smallest(self) -> int:
@@ -152,7 +181,7 @@ class _Plans:
         for one in some:
             if limits.ram is None and _LEAST_SHARE * one.live_bytes >= self.smallest:
                 continue
-            more = 0.0 if most is None else one.extra_cycles(self._graph, self._planner.costs)
+            more = 0.0 if most is None else one.extra_cycles(self._in_order, self._planner.costs)
             if most is not None and least + more > most:
                 continue
             if not number:
@@ -162,8 +191,8 @@ class _Plans:
                 continue  # it was planned, with any cycles
             self._tell()
             try:
-                graph = one.applied(self._graph)
-                share_calls(self._graph, graph)
+                graph = one.applied(self._in_order)
+                share_calls(self._in_order, graph)
                 plan = self._planner.plan(graph, limits, self.whole.layers)
             except OverBudget as error:
                 self._refused.append(error)

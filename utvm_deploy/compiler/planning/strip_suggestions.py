@@ -9,23 +9,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import gcd
 
+from utvm_deploy.compiler.arena.shared_bytes import BUFFER_ALIGNMENT
 from utvm_deploy.compiler.planning.pass_costs import moving_cycles, strip_cycles
 from utvm_deploy.graph.input_rows import comes_in_rows
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.rewrite import consumers, producers
 from utvm_deploy.graph.strip_writer import in_strips
-from utvm_deploy.graph.strips import Chain, Strips, chain_ends, sums_up
+from utvm_deploy.graph.strips import Chain, Strips, chain_ends, rows_of_matrix, sums_up
 from utvm_deploy.targets.contract.costs import CostTable
 
 #: Rows that enter a chain in each strip.
 _PACES = (1, 2, 3, 4)
+#: Strips of each matrix at these paces.
+_STRIPS_OF_MATRIX = (16, 8, 4, 2)
 #: Chains of a model.
 _MOST_CHAINS = 4
 #: Layers of a chain: with more, the search for one takes long.
 _LONGEST = 64
 #: A chain must lower what its layers need to this share at least.
-_WORTHWHILE = 0.97
+WORTHWHILE = 0.97
 #: A layer outside of all chains is looked at if it needs this share of the peak.
 _HIGH = 0.6
 #: Of chains whose peak is within this factor of the least, the shortest is taken.
@@ -65,9 +69,7 @@ def suggestions(graph: Graph, whole: Mapping[int, int]) -> list[Suggestion]:
     found = list[Suggestion]()
     for chains in _with_input(graph, live) if comes_in_rows(graph) else _chosen(graph, live):
         for pace in _PACES:
-            paced = tuple(
-                replace(one, rows=_rows(graph, one.first, one.last, pace)) for one in chains
-            )
+            paced = tuple(_paced(graph, one, pace) for one in chains)
             parked = tuple(replace(one, parks=True) for one in paced)
             found.append(Suggestion(paced, live.peak(paced)))
             if live.peak(parked) < live.peak(paced):
@@ -86,21 +88,40 @@ def _with_input(graph: Graph, live: _Live) -> Iterator[tuple[Chain, ...]]:
 def _chosen(
     graph: Graph, live: _Live, chains: tuple[Chain, ...] = ()
 ) -> Iterator[tuple[Chain, ...]]:
-    """One chain more each time, around the layer that needs most; with the smallest strips."""
-    while len(chains) < _MOST_CHAINS:
+    """One chain more each time, around the layer that needs most; with the smallest strips.
+
+    Those that are alike, such as the attention of each block, become chains together.
+    """
+    for _ in range(_MOST_CHAINS - len(chains)):
         at, most = live.outside(chains)
         if most < _HIGH * live.peak(chains):
             return
         needs = {
-            one: max(live.inside(one), live.outside((*chains, one))[1])
-            for one in _chains_around(graph, at, chains)
+            some: max(live.inside(some[0]), live.outside((*chains, *some))[1])
+            for some in (_alike(graph, one, chains) for one in _chains_around(graph, at, chains))
         }
         least = min(needs.values(), default=most)
-        if least > _WORTHWHILE * most:
+        if least > WORTHWHILE * most:
             return
-        near = [one for one, need in needs.items() if need <= _NEAR * least]
-        chains = (*chains, min(near, key=lambda one: (one.last - one.first, needs[one])))
+        near = [some for some, need in needs.items() if need <= _NEAR * least]
+        added = min(near, key=lambda some: (some[0].last - some[0].first, needs[some]))
+        chains = (*chains, *added)
         yield chains
+
+
+def _alike(graph: Graph, chain: Chain, others: Sequence[Chain]) -> tuple[Chain, ...]:
+    """A chain, and behind it those of matrices that have the same layers and none of ``others``."""
+    if not chain.matrix:
+        return (chain,)
+    layers = [(one.kind, graph.tensors[one.outputs[0]].shape) for one in graph.operators]
+    length, found = chain.last - chain.first, [chain]
+    for first in range(len(layers) - length):
+        last = first + length
+        is_free = all(last < one.first or one.last < first for one in (*others, *found))
+        is_equal = layers[first : last + 1] == layers[chain.first : chain.last + 1]
+        if is_free and is_equal and last in chain_ends(graph, first, of_matrices=True):
+            found.append(replace(chain, first=first, last=last))
+    return tuple(found)
 
 
 def _chains_around(graph: Graph, at: int, others: Sequence[Chain]) -> Iterator[Chain]:
@@ -108,13 +129,27 @@ def _chains_around(graph: Graph, at: int, others: Sequence[Chain]) -> Iterator[C
     for first in range(min(at + 1, len(graph.operators) - 1), -1, -1):
         if any(one.first <= first <= one.last for one in others):
             continue
-        for last in chain_ends(graph, first):
-            if any(one.first <= last and first <= one.last for one in others):
-                break
-            if last - first >= _LONGEST:
-                break
-            if last >= at:
-                yield Chain(first, last, _rows(graph, first, last, 1))
+        for of_matrices in (False, True):
+            for last in chain_ends(graph, first, of_matrices=of_matrices):
+                if any(one.first <= last and first <= one.last for one in others):
+                    break
+                if last - first >= _LONGEST:
+                    break
+                matrix = rows_of_matrix(graph, first, last) if of_matrices else 0
+                if last >= at and (matrix or not of_matrices):
+                    yield _paced(graph, Chain(first, last, Fraction(1), matrix=matrix), 1)
+
+
+def _paced(graph: Graph, chain: Chain, pace: int) -> Chain:
+    """The chain with strips of some rows; the more, the higher the ``pace`` is."""
+    if chain.matrix:
+        # Strips that begin at aligned addresses need no copy where they are put together.
+        result = graph.tensors[graph.operators[chain.last].outputs[0]]
+        row_bytes = result.element.size_bytes(result.shape[-1])
+        aligned = BUFFER_ALIGNMENT // gcd(BUFFER_ALIGNMENT, row_bytes)
+        rows = -(-chain.matrix // _STRIPS_OF_MATRIX[pace - 1])
+        return replace(chain, rows=Fraction(min(-(-rows // aligned) * aligned, chain.matrix)))
+    return replace(chain, rows=_rows(graph, chain.first, chain.last, pace))
 
 
 def _rows(graph: Graph, first: int, last: int, pace: int) -> Fraction:

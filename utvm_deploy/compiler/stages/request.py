@@ -151,12 +151,15 @@ class Request:
             return Goal.WITHIN_BUDGET
         if options.objective is Objective.RAM:
             return Goal.SMALLEST
-        # Records of the user, and choices for a trial, are followed as they are.
-        is_free = options.records is None and not options.is_trial
         is_behind_cache = self.scratch.place == ARENA and cache_of_arena(self.board) > 0
-        if is_free and options.objective is Objective.TIME and is_behind_cache:
-            return Goal.LITTLE_SLOWER
-        return Goal.FASTEST
+        return Goal.LITTLE_SLOWER if self._is_for_time and is_behind_cache else Goal.FASTEST
+
+    @property
+    def _is_for_time(self) -> bool:
+        """Level time, except for the records of the user and the choices of a trial."""
+        options = self.options
+        is_free = options.records is None and not options.is_trial
+        return is_free and options.objective is Objective.TIME
 
     @cached_property
     def scratch(self) -> ScratchMemory:
@@ -193,5 +196,14 @@ class Request:
         """Whether layers may be computed in strips."""
         if self.backends or self.goal is Goal.FASTEST:
             return False
-        is_plain = self.family == GENERIC or self.options.whole_layers
-        return not (self.goal is Goal.LITTLE_SLOWER and is_plain)
+        return not (self.goal is Goal.LITTLE_SLOWER and self._is_plain)
+
+    @property
+    def may_cut_attention(self) -> bool:
+        """Whether attention may be computed in strips where that hardly costs time."""
+        is_free = self.goal is Goal.FASTEST and self._is_for_time
+        return is_free and not self._is_plain and not self.backends
+
+    @property
+    def _is_plain(self) -> bool:
+        return self.family == GENERIC or self.options.whole_layers

@@ -23,7 +23,7 @@ from utvm_deploy.compiler.options import ARENA, AUTO
 from utvm_deploy.compiler.planning.planner import Planned, Planner
 from utvm_deploy.compiler.planning.pool_budget import faster_with_pool, within_pool
 from utvm_deploy.compiler.planning.pools import ScratchMemory
-from utvm_deploy.compiler.planning.streaming import best_plan
+from utvm_deploy.compiler.planning.streaming import best_plan, with_cheap_strips
 from utvm_deploy.compiler.stages.dump import calls_text, kernels_text, picks_text
 from utvm_deploy.compiler.stages.network import Network
 from utvm_deploy.compiler.stages.planners import planner_of
@@ -103,7 +103,8 @@ def _found(network: Network, planner: Planner) -> tuple[Planned, ScratchMemory]:
 def _planned(network: Network, planner: Planner) -> Planned:
     request, graph = network.request, network.graph
     if not request.may_stream:
-        return planner.plan(graph, request.goal.limits(request.budget))
+        made = planner.plan(graph, request.goal.limits(request.budget))
+        return with_cheap_strips(made, planner) if request.may_cut_attention else made
     return best_plan(graph, request.goal, request.budget, planner, request.watch.progress)
 
 

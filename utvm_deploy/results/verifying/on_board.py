@@ -282,7 +282,8 @@ def mismatch_of(layer: FileLayer, wrong: Mapping[int, Mismatch]) -> Mismatch | N
         return first
     element = first.element
     if rows is not None:
-        element = (element[0], element[1] + rows[0], *element[2:])
+        axis = calls[0].outputs[0].row_axis
+        element = (*element[:axis], element[axis] + rows[0], *element[axis + 1 :])
     # Rows that were only moved count if no strip differs.
     strips = [call for call in layer.strips if call.index in wrong] or calls
     return replace(
