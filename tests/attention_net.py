@@ -24,13 +24,19 @@ class AttentionNet:
     late: bool = False
     hidden: int = 0  # of the dense layers; 0: there are none
     is_float: bool = False
+    blocks: int = 1
 
     def written(self) -> ModelWriter:
         """The file."""
         m = FloatWriter() if self.is_float else ModelWriter()
         rng = np.random.default_rng(7)
         x = m.input((1, self.window, self.width), 0.05, 3)
+        for _ in range(self.blocks):
+            x = self._block(m, rng, x)
+        m.output(x)
+        return m
 
+    def _block(self, m: ModelWriter, rng: np.random.Generator, x: int) -> int:
         def dense(source: int, outputs: int, scale: float) -> int:
             shape = (outputs, m.tensors[source].shape[-1])
             weights = rng.integers(-127, 128, shape, dtype=np.int8)
@@ -61,8 +67,7 @@ class AttentionNet:
         if self.hidden:
             wide = m.relu(dense(y, self.hidden, 0.2))
             y = m.add(y, dense(wide, self.width, 0.2))
-        m.output(y)
-        return m
+        return y
 
     def _heads(self, m: ModelWriter, x: int, heads: int = 0) -> int:
         """Rows of tokens as those of heads."""

@@ -14,6 +14,7 @@ from host_model import HostModel
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.budgets import Budget
+from utvm_deploy.compiler.compiled.file_layers import layers_of_file
 from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
@@ -106,3 +107,18 @@ def test_every_strip_is_verified(
     least = "6144" if number == 3 else "3900"
     argv = ["verify", str(path), "--board", on, "--samples", "2", "--ram-budget", least]
     assert main(argv) == 0, capsys.readouterr().out
+
+
+def test_level_time_cuts_the_attention_of_all_blocks_where_that_hardly_costs(
+    tmp_path: Path,
+) -> None:
+    net = AttentionNet(window=96, width=32, blocks=2)
+    path = net.written().save(tmp_path / "net.tflite")
+    scores = net.heads * net.window**2
+    board = load_board("mps2_an500")
+    cut = compile_model(path, board)
+    assert cut.arena_bytes < scores
+    strips = {layer.operators for layer in cut.layers if layer.outputs[0].rows is not None}
+    assert len([one for one in layers_of_file(cut.layers) if one.is_streamed]) == len(strips) == 6
+    whole = compile_model(path, board, CompileOptions(whole_layers=True))
+    assert whole.arena_bytes > scores

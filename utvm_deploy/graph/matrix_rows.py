@@ -80,7 +80,7 @@ def attention_in_one_run(graph: Graph) -> Graph:
 
 
 def strip_shape(tensor: Tensor, rows: int) -> tuple[int, ...]:
-    """The shape of so many rows of a tensor, as one matrix."""
+    """The shape of a number of ``rows`` of a tensor, as one matrix."""
     return (*(1 for _ in tensor.shape[:-2]), rows, tensor.shape[-1])
 
 

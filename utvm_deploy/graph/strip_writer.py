@@ -194,7 +194,7 @@ class _Writer:
     def _read(
         self, operator: Operator, number: int | None, rows: tuple[int, int] | None
     ) -> int | None:
-        """An input of which an operator reads some rows; None: all of it."""
+        """An input of which an operator reads some rows; None: the whole input."""
         if number is None or rows is None:
             return number
         there = self._windows.get(number)

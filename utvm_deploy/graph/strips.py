@@ -41,8 +41,8 @@ class Chain:
     #: Whether rows of a window that later strips read again are moved to a separate place once
     #: this strip has read them. The rest of the window is then free for other layers.
     parks: bool = False
-    #: 0: the rows are those of images. Else they are those of matrices (``matrix_rows.py``) of so
-    #: many rows, and no strip has rows of two of them.
+    #: Rows of each matrix, if the strips have rows of matrices (``matrix_rows.py``). No strip has
+    #: rows of two matrices. 0: the rows are those of images.
     matrix: int = 0
 
 
@@ -149,7 +149,7 @@ class Strips:
         return rows_of(one) if self.chain.matrix else one.shape[1]
 
     def is_cut(self, rows: int) -> bool:
-        """Whether a strip of so many rows is one of several of a matrix."""
+        """Whether a strip with that number of ``rows`` is one of several of a matrix."""
         return rows < self.chain.matrix
 
     def rows_read(self, index: int, place: int, first: int, end: int) -> tuple[int, int] | None:

@@ -90,7 +90,7 @@ def _chosen(
 ) -> Iterator[tuple[Chain, ...]]:
     """One chain more each time, around the layer that needs most; with the smallest strips.
 
-    Those that are alike, such as the attention of each block, become chains together.
+    Chains of the same layers, such as the attention of each block, are added together.
     """
     for _ in range(_MOST_CHAINS - len(chains)):
         at, most = live.outside(chains)
@@ -98,7 +98,9 @@ def _chosen(
             return
         needs = {
             some: max(live.inside(some[0]), live.outside((*chains, *some))[1])
-            for some in (_alike(graph, one, chains) for one in _chains_around(graph, at, chains))
+            for some in (
+                _with_equal_ones(graph, one, chains) for one in _chains_around(graph, at, chains)
+            )
         }
         least = min(needs.values(), default=most)
         if least > WORTHWHILE * most:
@@ -109,7 +111,7 @@ def _chosen(
         yield chains
 
 
-def _alike(graph: Graph, chain: Chain, others: Sequence[Chain]) -> tuple[Chain, ...]:
+def _with_equal_ones(graph: Graph, chain: Chain, others: Sequence[Chain]) -> tuple[Chain, ...]:
     """A chain, and behind it those of matrices that have the same layers and none of ``others``."""
     if not chain.matrix:
         return (chain,)
