@@ -18,7 +18,7 @@ from utvm_deploy.compiler.compiled.library_format import read_library, write_lib
 from utvm_deploy.compiler.compiled.model import CompiledModel, PushedStrip
 from utvm_deploy.compiler.row_state import with_row_state
 from utvm_deploy.frontend.tflite import load_model
-from utvm_deploy.graph.input_rows import with_input_rows
+from utvm_deploy.graph.strips.input_rows import with_input_rows
 
 BOARD = "mps2_an500"
 

@@ -19,11 +19,11 @@ from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
-from utvm_deploy.graph.matrix_rows import attention_in_one_run
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import simplify
-from utvm_deploy.graph.strip_writer import in_strips
-from utvm_deploy.graph.strips import Chain, chain_ends, rows_of_matrix
+from utvm_deploy.graph.strips.chains import Chain, chain_ends, rows_of_matrix
+from utvm_deploy.graph.strips.matrix_rows import attention_in_one_run
+from utvm_deploy.graph.strips.writer import in_strips
 
 NETS = (
     AttentionNet(),

@@ -14,8 +14,8 @@ from test_strips import random_chain
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.stages.pipeline import compile_model
-from utvm_deploy.graph.input_rows import with_input_rows
-from utvm_deploy.graph.strips import chain_ends
+from utvm_deploy.graph.strips.chains import chain_ends
+from utvm_deploy.graph.strips.input_rows import with_input_rows
 
 SOAK = tuple(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 60))
 

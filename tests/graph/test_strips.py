@@ -18,8 +18,8 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.simplify import simplify
-from utvm_deploy.graph.strip_writer import in_strips
-from utvm_deploy.graph.strips import Chain, Strips, chain_ends
+from utvm_deploy.graph.strips.chains import Chain, Strips, chain_ends
+from utvm_deploy.graph.strips.writer import in_strips
 
 PACES = (Fraction(1, 3), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(5))
 

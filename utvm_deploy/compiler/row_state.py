@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from utvm_deploy.graph.input_rows import comes_in_rows
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.strips.input_rows import comes_in_rows
 
 #: A uint32_t: the rows so far.
 ROW_STATE_BYTES = 4

@@ -20,8 +20,8 @@ from utvm_deploy.compiler.arena.placement import (
 from utvm_deploy.compiler.arena.shared_bytes import BUFFER_ALIGNMENT, Groups
 from utvm_deploy.compiler.arena.steps import Step, View
 from utvm_deploy.compiler.row_state import with_row_state
-from utvm_deploy.graph.input_rows import comes_in_rows
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.strips.input_rows import comes_in_rows
 
 
 class Layout:

@@ -1,6 +1,6 @@
 """The layers of a compiled model as the file has them: the calls that compute one layer together.
 
-A layer in strips (``graph/strip_writer.py``) is many calls: one for each strip, MOVE for rows that
+A layer in strips (``graph/strips/writer.py``) is many calls: one for each strip, MOVE for rows that
 are read again, SLICE for rows that one reader takes. A loop (``emission/loops.py``) is a layer of
 all its calls. Every other layer is one call.
 """

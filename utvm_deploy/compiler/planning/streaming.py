@@ -16,9 +16,9 @@ from utvm_deploy.compiler.budgets import NO_LIMITS, Budget, Goal, Limits, OverBu
 from utvm_deploy.compiler.planning.planner import Planned, Planner, WholeGraph
 from utvm_deploy.compiler.planning.strip_suggestions import WORTHWHILE, Suggestion, suggestions
 from utvm_deploy.graph.attributes import BatchMatmul
-from utvm_deploy.graph.input_rows import comes_in_rows
-from utvm_deploy.graph.matrix_rows import attention_in_one_run
 from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.strips.input_rows import comes_in_rows
+from utvm_deploy.graph.strips.matrix_rows import attention_in_one_run
 from utvm_deploy.kernels.choose.known_calls import share_calls
 
 #: A plan without strips is kept if it is at most so much slower than without a budget, as a share.

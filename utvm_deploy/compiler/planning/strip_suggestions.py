@@ -1,7 +1,7 @@
 """Chains of layers to compute in strips, and about how many bytes are live with them.
 
-The layers at the peak of memory become part of a chain (``graph/strips.py``). Its estimate counts
-what is live: tensors that cross the chain, its windows and its result.
+The layers at the peak of memory become part of a chain (``graph/strips/chains.py``). Its estimate
+counts what is live: tensors that cross the chain, its windows and its result.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from math import gcd
 
 from utvm_deploy.compiler.arena.shared_bytes import BUFFER_ALIGNMENT
 from utvm_deploy.compiler.planning.pass_costs import moving_cycles, strip_cycles
-from utvm_deploy.graph.input_rows import comes_in_rows
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.rewrite import consumers, producers
-from utvm_deploy.graph.strip_writer import in_strips
-from utvm_deploy.graph.strips import Chain, Strips, chain_ends, rows_of_matrix, sums_up
+from utvm_deploy.graph.strips.chains import Chain, Strips, chain_ends, rows_of_matrix, sums_up
+from utvm_deploy.graph.strips.input_rows import comes_in_rows
+from utvm_deploy.graph.strips.writer import in_strips
 from utvm_deploy.targets.contract.costs import CostTable
 
 #: Rows that enter a chain in each strip.

@@ -16,10 +16,10 @@ from utvm_deploy.compiler.stages.planners import planner_of
 from utvm_deploy.compiler.stages.request import Request
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
-from utvm_deploy.graph.input_rows import with_input_rows
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.graph.passes.byte_tables import tabulate_bytes
 from utvm_deploy.graph.passes.simplify import CHANNEL_KEEPING, PASSES, UNJOINED, Pass, simplify
+from utvm_deploy.graph.strips.input_rows import with_input_rows
 from utvm_deploy.kernels.choose.arithmetic import with_arithmetic
 from utvm_deploy.kernels.contract.format_kernel import check_c
 

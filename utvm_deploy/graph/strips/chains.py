@@ -3,7 +3,7 @@
 Of each activation inside such a chain, only a window of rows exists at a time: those that a layer
 of the chain still reads. In each strip, an operator makes the rows that the others need next, and
 no row is made twice. What a chain reads from outside is whole, and so is its result.
-``strip_writer.py`` writes the operators of the strips.
+``writer.py`` writes the operators of the strips.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected, Pool
-from utvm_deploy.graph.image_rows import RowWindow, activations, row_window
-from utvm_deploy.graph.matrix_rows import follows, is_by_rows, rows_of, rows_read
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.rewrite import consumers
+from utvm_deploy.graph.strips.image_rows import RowWindow, activations, row_window
+from utvm_deploy.graph.strips.matrix_rows import follows, is_by_rows, rows_of, rows_read
 
 Table: TypeAlias = NDArray[np.int64]
 

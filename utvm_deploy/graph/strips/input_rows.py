@@ -1,7 +1,7 @@
 """A model input whose rows come one after the other: the operator that stands for their arrival.
 
 Such an input has no place in the arena. An operator INPUT_ROWS makes the rows that the first layers
-read, so that a chain of layers in strips (``strips.py``) begins with it.
+read, so that a chain of layers in strips (``chains.py``) begins with it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from utvm_deploy.graph.attributes import InputRows, Shift
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.rewrite import consumers, renumbered
-from utvm_deploy.graph.strips import chain_ends
+from utvm_deploy.graph.strips.chains import chain_ends
 
 KIND = "INPUT_ROWS"
 

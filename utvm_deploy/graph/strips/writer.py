@@ -24,10 +24,10 @@ from utvm_deploy.graph.attributes import (
     Reshape,
     ResizeBilinear,
 )
-from utvm_deploy.graph.matrix_rows import reads_turned, strip_shape
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import compacted
-from utvm_deploy.graph.strips import Chain, Strips
+from utvm_deploy.graph.strips.chains import Chain, Strips
+from utvm_deploy.graph.strips.matrix_rows import reads_turned, strip_shape
 
 
 def in_strips(graph: Graph, chain: Chain) -> Graph:
