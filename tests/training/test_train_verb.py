@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,16 @@ import tvm
 from tvm import relax
 
 import utvm_deploy
-from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.files.given_shapes import with_chosen
-from utvm_deploy.frontend.training.stored import TrainedWeights
+from utvm_deploy.frontend.relax.facts import loaded
+from utvm_deploy.frontend.relax.passes import prepared_module
+from utvm_deploy.frontend.relax.road import module_of_text, relax_model
+from utvm_deploy.frontend.trained import with_trained
+from utvm_deploy.frontend.training.recipe import Recipe
+from utvm_deploy.frontend.training.stored import HEADER, MAGIC, TrainedWeights, digest_of
+from utvm_deploy.frontend.training.weights import trainable_layers
 from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.quality.datasets import Dataset
 
@@ -145,14 +153,76 @@ def test_samples_are_read_as_steps_need_them_and_a_rest_waits(tmp_path: Path) ->
     assert np.square(wrong).mean() == pytest.approx(last["mse"], rel=1e-5)
 
 
-def net() -> Any:
-    """Two dense layers for four samples at once."""
+def test_what_judges_and_what_it_is_asked_for_fit_the_model(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frames = rng.standard_normal((6, 5, 4)).astype(np.float32)
+    path, output = tmp_path / "net.relax", tmp_path / "net.weights"
+    path.write_text(tvm.ir.save_json(net(samples=5, folded=True)))
+
+    def read(start: int, stop: int) -> Any:
+        return (frames[start:stop],)
+
+    given = Dataset(6, read, "of the test", targets=rng.standard_normal((6, 15)))
+    judged = list[int]()
+
+    def stopped(start: int, stop: int) -> Any:
+        judged.append(start)
+        if len(judged) > 6:
+            raise KeyboardInterrupt
+        return read(start, stop)
+
+    # The input's first extent is not that of the output, so a run is one sample.
+    options: dict[str, Any] = {"loss": "mse", "held_out": replace(given, read=stopped)}
+    with pytest.raises(KeyboardInterrupt):
+        utvm_deploy.train(path, given, "host", output=output, **options)
+    assert len(judged) == 7 and not output.exists()
+    path.write_text(tvm.ir.save_json(net()))
+    for wrong, told in (
+        ({"labels": np.array([0, 1, 2, -1])}, "have labels -1 to 2, and the model has classes"),
+        ({"labels": np.arange(4) % 2, "class_names": ("a", "b")}, "name 2 classes, and the mod"),
+        ({"labels": np.arange(2)}, "have 2 samples, and a step takes 4"),
+        ({"targets": np.zeros((4, 2))}, "have no labels, which the loss cross_entropy needs"),
+    ):
+        count = len(next(iter(wrong.values())))
+        with pytest.raises(DataError, match=told):
+            utvm_deploy.train(path, Dataset(count, read, "of the test", **wrong), "host")
+
+
+def test_a_constant_that_two_layers_read_stays_as_it_was_in_one() -> None:
+    bias = relax.const(np.zeros(4, np.float32))
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((1, 4), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y: Any = x
+            for scale in (1, 2):
+                product = relax.op.matmul(y, relax.const(scale * np.eye(4, dtype=np.float32)))
+                y = builder.emit(relax.op.tanh(builder.emit(builder.emit(product) + bias)))
+            y = builder.emit_output(y)
+        builder.emit_func_output(y)
+    model = relax_model(builder.get())
+    values = [np.full((4, 4), 3.0), np.full(4, 5.0)]
+    stored = b"".join(one.astype("<f4").tobytes() for one in values)
+    layers = trainable_layers(prepared_module(module_of_text(model.given))["main"], {})
+    names = [one.name for one in layers[-1].weights]
+    digest = bytes.fromhex(digest_of(model.given, names))[:16]
+    header = HEADER.pack(MAGIC, digest, HEADER.size + len(stored), zlib.crc32(stored))
+    parts = zip(names, ((4, 4), (4,)), (32, 96), strict=True)
+    weights = TrainedWeights(Recipe("mse", "sgd", "last", 0.1), tuple(parts), header + stored)
+    made = loaded(with_trained(model.dumped(), Path("net.relax"), weights.text))
+    found = trainable_layers(prepared_module(module_of_text(made.given))["main"], {})
+    kept = [weight.values.max() for layer in found for weight in layer.weights]
+    assert kept == [1.0, 0.0, 3.0, 5.0]
+
+
+def net(samples: int = 4, *, folded: bool = False) -> Any:
+    """Two dense layers for samples at once; or all are one sample, as its output says."""
     rng, builder = np.random.default_rng(1), relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((4, 4), "float32"))
+    x = relax.Var("x", relax.TensorType((samples, 4), "float32"))
     first, second = (relax.const(rng.standard_normal(s).astype("f4")) for s in ((4, 8), (8, 3)))
     with builder.function("main", [x]):
         with builder.dataflow():
             y = builder.emit(relax.op.nn.relu(builder.emit(relax.op.matmul(x, first))))
-            y = builder.emit_output(relax.op.matmul(y, second))
+            y = builder.emit(relax.op.matmul(y, second))
+            y = builder.emit_output(relax.op.reshape(y, (1, -1) if folded else (samples, 3)))
         builder.emit_func_output(y)
     return builder.get()

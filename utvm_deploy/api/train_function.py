@@ -88,8 +88,9 @@ def train(
     - ``board`` is as for ``connect``, or a device: this stays open.
     - Each of ``epochs`` takes the samples in another order, which ``seed`` begins. A step takes as
       many as the model's batch. The rest waits for another epoch.
-    - ``held_out`` are such data, too: they judge the model before and after each epoch.
-    - ``output`` is a file that has the weights after each whole epoch.
+    - ``held_out`` are such data, too: whole steps of them judge the model before any step, and at
+      the end of each epoch.
+    - ``output`` is a file that has the weights after each whole epoch, once it is judged.
     - ``on_epoch(epoch)`` and ``progress(what, done, total)`` are called on the way.
     - ``options`` are those of ``compile``. ``weights`` are those to begin with.
 
@@ -124,12 +125,12 @@ def train(
                 curve = loaded.train(followed(mixed))
                 mean, ticks = curve.epochs[0], ticks + curve.ticks
                 weights = file_weights(loaded, learner.recipe)
-                if output is not None:
-                    weights.write(output)
             row: Epoch = {"epoch": number, "loss": mean}
             if judging is not None:
                 row |= _judged(loaded, followed(judging), judging.classes)
             found.append(row)
+            if number and output is not None:
+                weights.write(output)
             if on_epoch is not None and (number or judging):
                 on_epoch(row)
         made = _facts(loaded, learner) | {"data": given.data.origin, "samples": len(given.data)}
@@ -145,6 +146,7 @@ class _Samples:
 
     data: Dataset
     inputs: tuple[ModelInput, ...]
+    shapes: tuple[tuple[int, ...], ...]  # of the inputs of a step
     batch: int
     classes: int | None
 
@@ -164,23 +166,29 @@ class _Samples:
         graph = learner.graph
         assert graph.training is not None
         *inputs, label = (graph.tensors[number] for number in graph.inputs)
-        single = (replace(one, shape=(1, *one.shape[1:])) for one in inputs)
-        taken = tuple(map(ModelInput.of, single))
+        # Another first extent than that of the output does not count samples.
+        is_batch = all(one.shape[:1] == label.shape[:1] for one in inputs)
+        batch = label.shape[0] if is_batch else 1
+        single = (replace(one, shape=(1, *one.shape[1:])) if is_batch else one for one in inputs)
+        taken, classes = tuple(map(ModelInput.of, single)), graph.training.classes
         if not isinstance(data, Dataset):
             data = load_dataset(data, taken, labels=labels)
-        found = cls(data, taken, label.shape[0], graph.training.classes)
-        answers, most = found.answers, math.prod(label.shape[1:])
+        found = cls(data, taken, tuple(one.shape for one in inputs), batch, classes)
+        answers, names, each = found.answers, data.class_names, math.prod(label.shape) // batch
         if answers is None:
-            what = "targets" if found.classes is None else "labels"
+            what = "targets" if classes is None else "labels"
             wrong = f"have no {what}, which the loss {learner.recipe.loss} needs"
-        elif found.classes is not None and answers.max() >= found.classes:
-            wrong = (
-                f"have label {answers.max()}, and the model has classes 0 to {found.classes - 1}"
-            )
-        elif found.classes is None and answers[0].size != most:
-            wrong = f"have {answers[0].size} targets for each sample, and the model gives {most}"
         elif not found.steps:
-            wrong = f"have {len(data)} samples, and a step takes {found.batch}"
+            wrong = f"have {len(data)} samples, and a step takes {batch}"
+        elif answers[0].size != each:
+            what = "targets" if classes is None else "labels"
+            wrong = f"have {answers[0].size} {what} for each sample, and the model has {each}"
+        elif classes is not None and len(names or range(classes)) != classes:
+            # A name's class is its place among all names.
+            wrong = f"name {len(names or ())} classes, and the model has {classes}"
+        elif classes is not None and not 0 <= answers.min() <= answers.max() < classes:
+            least, most = answers.min(), answers.max()
+            wrong = f"have labels {least} to {most}, and the model has classes 0 to {classes - 1}"
         else:
             return found
         raise DataError(f"the data {data.origin} {wrong}; give others")
@@ -192,16 +200,20 @@ class _Samples:
             some = self.data.batch(begin, begin + self.batch)
             arrays = InputCount().taken(some, self.inputs)
             right = self.answers[begin : begin + self.batch]
-            yield [array.reshape(-1, *array.shape[2:]) for array in arrays], right
+            pairs = zip(arrays, self.shapes, strict=True)
+            yield [array.reshape(shape) for array, shape in pairs], right
 
 
 def _judged(model: DeviceModel, steps: Iterator[Step], classes: int | None) -> dict[str, float]:
     """The share of right answers, or the mean square error."""
-    found = [(model.run(inputs)[0][0], right) for inputs, right in steps]
-    made, right = (np.concatenate(some) for some in zip(*found, strict=True))
-    if classes is None:
-        return {"mse": float(np.square(made - right.reshape(made.shape)).mean())}
-    return {"accuracy": float((made.argmax(1) == right).mean())}
+    found = []
+    for inputs, right in steps:
+        made = model.run(inputs)[0][0]
+        if classes:
+            found.append(np.mean(made.argmax(-1) == right))
+        else:
+            found.append(np.square(made - right.reshape(made.shape)).mean())
+    return {"accuracy" if classes else "mse": float(np.mean(found))}
 
 
 def _facts(model: DeviceModel, learner: Trainable) -> dict[str, Any]:

@@ -48,18 +48,18 @@ def with_trained(data: bytes, path: Path, text: str) -> bytes:
 
 def _relax_with(data: bytes, weights: TrainedWeights) -> bytes:
     from utvm_deploy.frontend.relax.passes import MAIN, prepared_module
-    from utvm_deploy.frontend.training.weights import trainable_layers
+    from utvm_deploy.frontend.training.weights import trainable_layers, with_constants
 
     model = loaded(data)
     module = prepared_module(module_of_text(model.given))
     layers = trainable_layers(module[MAIN], {})
     chosen = positions_of([one.name for one in layers], [], weights.recipe.layers)
-    bindings = module[MAIN].body.blocks[0].bindings
     places = [weight for position in chosen for weight in layers[position].weights]
-    for place, array in zip(places, weights.arrays(), strict=True):
-        value = bindings[place.binding].value.args[place.operand].value
-        value.copyfrom(np.broadcast_to(array, value.shape))
-    made = relax_model(module)
+    learned = {
+        (place.binding, place.operand): array
+        for place, array in zip(places, weights.arrays(), strict=True)
+    }
+    made = relax_model(with_constants(module, MAIN, learned))
     return replace(model, given=made.given, lowered=made.lowered).dumped()
 
 

@@ -10,6 +10,7 @@ from utvm_deploy.api.train_function import Epoch, told
 from utvm_deploy.api.trainable_function import trainable
 from utvm_deploy.base.outputs import check_outputs, keep_input
 from utvm_deploy.base.progress import no_progress
+from utvm_deploy.base.readable import counted
 from utvm_deploy.cli.arguments import board_of
 from utvm_deploy.cli.compile_options import compile_options, keywords
 from utvm_deploy.cli.output import Output
@@ -20,7 +21,12 @@ from utvm_deploy.results.pages.training_page import training_html, what_it_takes
 def run(args: argparse.Namespace, out: Output) -> int:
     """Train, and write the weights after each epoch; Ctrl-C says which they are."""
     check_outputs(args.model, args.output, args.html)
-    for given, what in ((args.data, "the data"), (args.held_out, "what is held out")):
+    read = (
+        (args.data, "the data"),
+        (args.held_out, "what is held out"),
+        (args.labels, "the labels"),
+    )
+    for given, what in read:
         keep_input(given, what, args.output, args.html)
     board = board_of(args)
     check_board(args, board)
@@ -35,7 +41,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
         nonlocal kept
         out.line(told(epoch))
         if epoch["epoch"]:
-            kept = f"{args.output} has the weights after {epoch['epoch']} epochs"
+            kept = f"{args.output} has the weights after {counted(epoch['epoch'], 'epoch')}"
 
     options = {**keywords(args, board), "output": args.output, "on_epoch": ended}
     try:

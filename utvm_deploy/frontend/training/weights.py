@@ -157,12 +157,7 @@ def with_parameters(module: Any, main: str, weights: Sequence[Weight]) -> Any:
         raise UnsupportedOperator(
             f"no gradient is known for {', '.join(missing)}; train only layers behind it"
         )
-    sequence = relax.SeqExpr([relax.DataflowBlock(bindings)], function.body.body)
-    made = relax.Function(
-        [*function.params, *parameters], sequence, function.ret_ty, True, function.attrs
-    )
-    changed = tvm.IRModule({**dict(module.functions_items()), module.get_global_var(main): made})
-    return relax.transform.Normalize()(changed)
+    return _with_bindings(module, main, bindings, [*function.params, *parameters])
 
 
 def _is_float(variable: Any) -> bool:
@@ -180,3 +175,31 @@ def _without_gradient(binding: Any) -> Iterator[str]:
 def _name(value: Any) -> str:
     is_operator = isinstance(value, ir.Call) and isinstance(value.op, ir.Op)
     return str(value.op.name) if is_operator else ""
+
+
+def with_constants(module: Any, main: str, given: Mapping[tuple[int, int], Array]) -> Any:
+    """The module with other values of constants: a binding and an operand -> values.
+
+    Each gets a separate constant, because several operands may read one.
+    """
+    function = module[main]
+    (block,) = function.body.blocks
+    bindings = []
+    for position, binding in enumerate(block.bindings):
+        value, own = binding.value, {at: one for (i, at), one in given.items() if i == position}
+        if own:
+            operands = list(value.args)
+            for place, array in own.items():
+                shape = operands[place].value.shape
+                operands[place] = relax.const(np.array(np.broadcast_to(array, shape)))
+            value = ir.Call(value.op, operands, value.attrs, value.ty_args)
+        bindings.append(relax.VarBinding(binding.var, value))
+    return _with_bindings(module, main, bindings, function.params)
+
+
+def _with_bindings(module: Any, main: str, bindings: Sequence[Any], params: Sequence[Any]) -> Any:
+    function = module[main]
+    sequence = relax.SeqExpr([relax.DataflowBlock(bindings)], function.body.body)
+    made = relax.Function(params, sequence, function.ret_ty, True, function.attrs)
+    changed = tvm.IRModule({**dict(module.functions_items()), module.get_global_var(main): made})
+    return relax.transform.Normalize()(changed)
