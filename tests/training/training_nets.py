@@ -70,6 +70,14 @@ def averaging() -> nn.Module:
     )
 
 
+def grouped() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(4, 6, 3, stride=2, padding=2, dilation=2, groups=2), nn.ReLU6()),
+        *(nn.Conv2d(6, 12, (2, 3), stride=(1, 2), groups=6), nn.LeakyReLU(0.1)),
+        *(nn.Conv2d(12, 4, 1, stride=2), nn.Flatten(), nn.Linear(8, 3)),
+    )
+
+
 #: Name -> what makes the module, and the shape of its input.
 NETS: Mapping[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "convolutions": (Convolutions, (2, 1, 8, 8)),
@@ -77,6 +85,7 @@ NETS: Mapping[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mixer": (mixer, (3, 12)),
     "small": (small, (1, 1, 4, 4)),
     "averaging": (averaging, (1, 2, 9, 9)),
+    "grouped": (grouped, (1, 4, 8, 9)),
 }
 
 
@@ -101,8 +110,12 @@ def moved(names: tuple[str, ...], module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def as_stored(parameter: Any, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """A parameter, or its gradient, as the device has it: dense weights are transposed."""
+    """A parameter, or its gradient, as the device has it.
+
+    Dense weights are transposed, and those of convolutions have their channels last.
+    """
     array = parameter.detach().numpy()
+    array = np.moveaxis(array, 1, -1) if array.ndim == 4 else array
     return np.ascontiguousarray(array.T if array.ndim == 2 else array).reshape(shape)
 
 

@@ -28,8 +28,8 @@ from utvm_deploy.graph.model import Array, Graph, Operator
 
 #: What makes the file's layout of that of Relax.
 _ORDERS = {
-    "CONV_2D": (0, 2, 3, 1),
-    "DEPTHWISE_CONV_2D": (1, 2, 3, 0),
+    "CONV_2D": (0, 1, 2, 3),
+    "DEPTHWISE_CONV_2D": (3, 1, 2, 0),
     "FULLY_CONNECTED": (1, 0),
 }
 #: The field of operators' options, and its values.

@@ -19,7 +19,7 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
 from utvm_deploy.frontend.relax.check import check_computed, check_lowered
 from utvm_deploy.frontend.relax.folding import FoldByNumPy
 from utvm_deploy.frontend.relax.operators import with_our_operators
-from utvm_deploy.frontend.relax.rewrites import with_rewrites
+from utvm_deploy.frontend.relax.rewrites import with_clips, with_extremes, with_rewrites
 from utvm_deploy.frontend.relax.shared_products import with_shared_products
 from utvm_deploy.frontend.relax.sorting import SORTS_AND_SCANS
 from utvm_deploy.frontend.relax.spectra import with_spectra
@@ -87,14 +87,13 @@ _LOWER = (
 
 
 def prepared_module(module: Any) -> Any:
-    """The module with folded constants and batch normalizations, and images in TVM's layout.
+    """The module with folded constants and batch normalizations, and images in our layout.
 
     Raises ModelError if a pass of TVM fails.
     """
-    images = t.ConvertLayout({"relax.nn.conv2d": ["NCHW", "OIHW"]})
     with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
-        module = with_rewrites(_run(_PREPARE, module), MAIN)
-        return _run(_PREPARE, _with_layout(module, (images,)))
+        module = with_extremes(with_rewrites(_run(_PREPARE, module), MAIN), MAIN)
+        return _run(_PREPARE, with_clips(_with_layout(module), MAIN))
 
 
 def lowered_module(module: Any) -> Any:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,58 @@ from tvm import ir, relax, tirx
 from tvm.ir import TensorLoad
 from tvm.tirx import stmt as tir
 
+from utvm_deploy.frontend.relax.operators import number_of
+
 
 def with_rewrites(module: Any, main: str) -> Any:
     """The module with every rewrite done in its function ``main``."""
-    variable = module.get_global_var(main)
-    mutator = _Rewriter(module)
-    mutator.builder_.update_func(variable, mutator.visit_expr(module[main]))
+    return _changed(_Rewriter(module), module, main)
+
+
+def with_extremes(module: Any, main: str) -> Any:
+    """The module with ``maximum`` and ``minimum`` for ``clip``, whose layout TVM cannot change."""
+    return _changed(_Extremes(module), module, main)
+
+
+def with_clips(module: Any, main: str) -> Any:
+    """The module with ``clip`` where ``with_extremes`` left a minimum of a maximum."""
+    return _changed(_Clips(module), module, main)
+
+
+def _changed(mutator: Any, module: Any, main: str) -> Any:
+    mutator.builder_.update_func(module.get_global_var(main), mutator.visit_expr(module[main]))
     return mutator.builder_.get()
+
+
+@relax.expr_functor.mutator
+class _Extremes(relax.PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if call.op != ir.Op.get("relax.clip"):
+            return call
+        x, *bounds = call.args
+        for bound, function in zip(bounds, (relax.op.maximum, relax.op.minimum), strict=True):
+            if math.isfinite(float(bound.value)):
+                x = self.builder_.emit(function(x, relax.const(float(bound.value), x.ty.dtype)))
+        return x
+
+
+@relax.expr_functor.mutator
+class _Clips(relax.PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        made = self._of(call, "relax.minimum")
+        if made is None or not isinstance(made[0], relax.Var):
+            return call
+        source = self._of(self.lookup_binding(made[0]), "relax.maximum")
+        return call if source is None else relax.op.clip(source[0], source[1], made[1])
+
+    def _of(self, call: Any, name: str) -> tuple[Any, float] | None:
+        """The operand and the number of a call of an operator; None of another one."""
+        if not isinstance(call, ir.Call) or call.op != ir.Op.get(name):
+            return None
+        number = number_of(call.args[1])
+        return None if number is None else (call.args[0], number)
 
 
 #: What a convolution absorbs: a bias, a factor, an activation.

@@ -15,6 +15,7 @@ from tvm import ir, relax
 from tvm.relax import op
 
 from utvm_deploy.frontend.relax.operators import number_of, shape_of
+from utvm_deploy.frontend.training.convolutions import convolution_gradient
 
 _Gradient: TypeAlias = Callable[[Any, Any, Any], list[Any] | None]
 
@@ -30,14 +31,42 @@ def _where(condition: Any, gradient: Any) -> Any:
     return op.where(condition, gradient, _number(0.0))
 
 
-def _relu(_made: Any, call: Any, gradient: Any) -> list[Any]:
-    """0 at 0, as PyTorch has it."""
-    return [_where(op.greater(call.args[0], _number(0.0)), gradient)]
+def _within(made: Any, low: float | None, high: float | None, gradient: Any) -> Any:
+    """The gradient where an output is between bounds; 0 at them, as in PyTorch's ReLU and ReLU6.
+
+    It looks at the output, which the next layer keeps anyway, so the input need not be kept.
+    """
+    for bound, inside in ((low, op.greater), (high, op.less)):
+        if bound is not None and math.isfinite(bound):
+            gradient = _where(inside(made, _number(bound)), gradient)
+    return gradient
 
 
-def _leaky_relu(_made: Any, call: Any, gradient: Any) -> list[Any]:
-    slope = op.multiply(gradient, _number(float(call.attrs.alpha)))
-    return [op.where(op.greater(call.args[0], _number(0.0)), gradient, slope)]
+def _relu(made: Any, _call: Any, gradient: Any) -> list[Any]:
+    return [_within(made, 0.0, None, gradient)]
+
+
+def _maximum(made: Any, call: Any, gradient: Any) -> list[Any] | None:
+    """Of a tensor and a number; None of two tensors."""
+    low = number_of(call.args[1])
+    return None if low is None else [_within(made, low, None, gradient), _none_of(call, 1)]
+
+
+def _minimum(made: Any, call: Any, gradient: Any) -> list[Any] | None:
+    """Of a tensor and a number; None of two tensors."""
+    high = number_of(call.args[1])
+    return None if high is None else [_within(made, None, high, gradient), _none_of(call, 1)]
+
+
+def _none_of(call: Any, place: int) -> Any:
+    return op.grad.no_grad(call.args[place])
+
+
+def _leaky_relu(made: Any, call: Any, gradient: Any) -> list[Any] | None:
+    alpha = float(call.attrs.alpha)
+    of = made if alpha > 0 else call.args[0]
+    slope = op.multiply(gradient, _number(alpha))
+    return [op.where(op.greater(of, _number(0.0)), gradient, slope)]
 
 
 def _matmul(_made: Any, call: Any, gradient: Any) -> list[Any] | None:
@@ -54,13 +83,10 @@ def _matmul(_made: Any, call: Any, gradient: Any) -> list[Any] | None:
     ]
 
 
-def _clip(_made: Any, call: Any, gradient: Any) -> list[Any]:
-    x, *bounds = call.args
-    low, high = (number_of(one) for one in bounds)
-    for bound, inside in ((low, op.greater_equal), (high, op.less_equal)):
-        if bound is not None and math.isfinite(bound):
-            gradient = _where(inside(x, _number(bound)), gradient)
-    return [gradient, *map(op.grad.no_grad, bounds)]
+def _clip(made: Any, call: Any, gradient: Any) -> list[Any]:
+    _, *bounds = call.args
+    low, high = map(number_of, bounds)
+    return [_within(made, low, high, gradient), *map(op.grad.no_grad, bounds)]
 
 
 def _gauss(x: Any, factor: float) -> Any:
@@ -121,8 +147,9 @@ def _slice(_made: Any, call: Any, gradient: Any) -> list[Any] | None:
 
 def _global_average(_made: Any, call: Any, gradient: Any) -> list[Any]:
     """Of ``adaptive_avg_pool2d`` to one pixel: an equal share for each pixel."""
-    shape = shape_of(call.args[0])
-    share = op.multiply(gradient, _number(1.0 / (shape[2] * shape[3])))
+    shape, layout = shape_of(call.args[0]), call.attrs.layout
+    share = _number(1.0 / (shape[layout.index("H")] * shape[layout.index("W")]))
+    share = op.multiply(gradient, share)
     return [op.broadcast_to(share, shape)]
 
 
@@ -161,6 +188,8 @@ _GRADIENTS: Mapping[str, _Gradient] = {
     "relax.erf": _erf,
     "relax.flatten": _reshaped,
     "relax.matmul": _matmul,
+    "relax.maximum": _maximum,
+    "relax.minimum": _minimum,
     "relax.nn.adaptive_avg_pool2d": _global_average,
     "relax.nn.gelu": _gelu,
     "relax.nn.layer_norm": _layer_norm,
@@ -180,6 +209,13 @@ def register_gradients() -> None:
     for name, gradient in _GRADIENTS.items():
         theirs = ir.Op.get(name).get_attr("FPrimalGradient")
         op.register_gradient(name, partial(_own_or_theirs, gradient, theirs), _LEVEL)
+    theirs = ir.Op.get("relax.nn.conv2d").get_attr("FPrimalGradient")
+
+    def convolution(made: Any, call: Any, gradient: Any, builder: Any) -> Any:
+        found = convolution_gradient(call, gradient, builder)
+        return theirs(made, call, gradient, builder) if found is None else found
+
+    op.register_gradient("relax.nn.conv2d", convolution, _LEVEL)
 
 
 def _own_or_theirs(

@@ -20,7 +20,6 @@ from tvm import relax
 from tvm.relax import op
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.frontend.relax.operators import shape_of
 from utvm_deploy.frontend.training.graph import step_graph
 from utvm_deploy.frontend.training.recipe import Recipe, positions_of
 from utvm_deploy.frontend.training.step import train_step
@@ -199,18 +198,15 @@ class _Head:
     def named(self, operator: Operator, weights: _Floats) -> Any:
         """Weights as a constant, by which the layer gets the name of its output."""
         name = short_name(self.graph.tensors[operator.outputs[0]].name)
-        self.names[weights.tobytes()] = name
+        key = weights if weights.ndim == 2 else np.moveaxis(weights, -1, 1)
+        self.names[key.tobytes()] = name
         return relax.const(np.ascontiguousarray(weights))
 
     def with_bias(self, operator: Operator, made: Any) -> Any:
-        """The product plus its bias; channels are last, or first in an image of TVM's layout."""
+        """The product plus its bias."""
         if len(operator.inputs) < 3 or operator.inputs[2] is None:
             return made
-        bias = self.floats(operator, 2)
-        product = self.emit(made)
-        if len(shape_of(product)) == 4:
-            bias = bias.reshape(1, -1, 1, 1)
-        return op.add(product, relax.const(bias))
+        return op.add(self.emit(made), relax.const(self.floats(operator, 2)))
 
 
 def floats_of(tensor: Tensor) -> _Floats:
@@ -259,19 +255,21 @@ def _convolution(head: _Head, operator: Operator) -> Any:
     a = operator.attributes
     assert isinstance(a, Convolution)
     weights, groups = head.floats(operator, 1), 1
-    order = (0, 3, 1, 2)
     if operator.kind == "DEPTHWISE_CONV_2D":
-        order, groups = (3, 0, 1, 2), weights.shape[3] // a.depth_multiplier
+        groups = weights.shape[3] // a.depth_multiplier
+        weights = weights.transpose(3, 1, 2, 0)
     top, bottom, left, right = a.padding
     made = op.nn.conv2d(
-        head.emit(op.permute_dims(head.operand(operator, 0), [0, 3, 1, 2])),
-        head.named(operator, np.ascontiguousarray(weights.transpose(order))),
+        head.operand(operator, 0),
+        head.named(operator, weights),
         strides=a.strides,
         padding=(top, left, bottom, right),
         dilation=a.dilations,
         groups=groups,
+        data_layout="NHWC",
+        kernel_layout="OHWI",
     )
-    return op.permute_dims(head.emit(head.with_bias(operator, made)), [0, 2, 3, 1])
+    return head.with_bias(operator, made)
 
 
 def _pool(head: _Head, operator: Operator) -> Any:
@@ -279,9 +277,8 @@ def _pool(head: _Head, operator: Operator) -> Any:
     assert isinstance(a, Pool)
     top, bottom, left, right = a.padding
     function = op.nn.max_pool2d if operator.kind == "MAX_POOL_2D" else op.nn.avg_pool2d
-    image = head.emit(op.permute_dims(head.operand(operator, 0), [0, 3, 1, 2]))
-    made = function(image, a.window, a.strides, (top, left, bottom, right))
-    return op.permute_dims(head.emit(made), [0, 2, 3, 1])
+    padding = (top, left, bottom, right)
+    return function(head.operand(operator, 0), a.window, a.strides, padding, layout="NHWC")
 
 
 def _mean(head: _Head, operator: Operator) -> Any:

@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax import op
 
 from utvm_deploy.frontend.relax.operators import shape_of
+from utvm_deploy.frontend.training.convolutions import WEIGHTS
 from utvm_deploy.frontend.training.recipe import ADAM, CROSS_ENTROPY, MOMENTUM_SGD, MSE, SGD
 
 #: PyTorch's defaults of Adam, and the usual momentum of SGD.
@@ -141,8 +142,11 @@ def still_sound(
         return emit(op.sum(emit(op.abs(value))))
 
     weight, gradient, rate, own = given
-    name = getattr(getattr(made, "op", None), "name", "")
-    factors = list(made.args[0].fields) if name == "relax.einsum" else [gradient]
+    name, factors = getattr(getattr(made, "op", None), "name", ""), [gradient]
+    if name == "relax.einsum":
+        factors = list(made.args[0].fields)
+    elif name == "relax.call_tir" and made.args[0].name_hint.startswith(WEIGHTS):
+        factors = list(made.args[1].fields)
     bound = total(factors[0])
     for factor in factors[1:]:
         bound = emit(op.multiply(bound, total(factor)))

@@ -70,13 +70,15 @@ def trainable_layers(function: Any, names: Names) -> list[TrainableLayer]:
         if not given:
             continue
         key = next(iter(given.values()))
+        if getattr(binding.value.attrs, "kernel_layout", "") == "OHWI":
+            key = np.moveaxis(key, -1, 1)  # as it was given
         layer = names.get(key.tobytes()) or str(binding.var.name)
         weights = [
             Weight(f"{layer}.{_TRAINED[kind][place]}", position, place, array)
             for place, array in given.items()
         ]
         if kind in _PRODUCTS:
-            weights += _bias(bindings, binding.var, layer, kind)
+            weights += _bias(bindings, binding, layer)
         found.append(TrainableLayer(layer, kind.rpartition(".")[2], tuple(weights)))
     return found
 
@@ -87,18 +89,18 @@ def _of_one_batch(array: Array) -> Array | None:
     return np.ascontiguousarray(first) if (array == first).all() else None
 
 
-def _bias(bindings: Any, product: Any, layer: str, kind: str) -> Iterator[Weight]:
+def _bias(bindings: Any, product: Any, layer: str) -> Iterator[Weight]:
     """The constant that is added to a product, one number for each channel."""
     readers = [
         (position, one)
         for position, one in enumerate(bindings)
-        if any(var.same_as(product) for var in variables_of(one.value))
+        if any(var.same_as(product.var) for var in variables_of(one.value))
     ]
     if len(readers) != 1 or _name(readers[0][1].value) != "relax.add":
         return
     position, reader = readers[0]
-    axis = 1 if kind == "relax.nn.conv2d" and reader.value.ty.shape is not None else -1
-    channels = shape_of(product)[axis]
+    axis = getattr(product.value.attrs, "out_layout", "").find("C")  # the last one of a matmul
+    channels = shape_of(product.var)[axis]
     for place, operand in enumerate(reader.value.args):
         array = constant_of(operand)
         if array is not None and array.size == channels and channels == math.prod(array.shape):
