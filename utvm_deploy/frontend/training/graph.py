@@ -60,17 +60,31 @@ def _header() -> Tensor:
 
 
 def _in_place(graph: Graph) -> Graph:
-    """The graph in which updates may write onto the weights that they read."""
-    found = {left: old for old, left in graph.states if old != left}
+    """The graph in which operators may write onto an input of which each element makes one."""
     operators = list(graph.operators)
+    known: dict[tuple[str, int], bool] = {}
+
+    def may_replace(a: CallTir, place: int) -> bool:
+        if (a.text, place) not in known:
+            known[a.text, place] = _reads_where_it_writes(tvm.ir.load_json(a.text), place)
+        return known[a.text, place]
+
     for position, operator in enumerate(operators):
-        old = found.get(operator.outputs[0])
         a = operator.attributes
-        if old is None or not isinstance(a, CallTir) or operator.inputs.count(old) != 1:
+        if not isinstance(a, CallTir) or len(operator.outputs) != 1:
             continue
-        place = operator.inputs.index(old)
-        if _reads_where_it_writes(tvm.ir.load_json(a.text), place):
-            operators[position] = replace(operator, attributes=replace(a, in_place=(place,)))
+        made = graph.tensors[operator.outputs[0]]
+        places = tuple(
+            place
+            for place, number in enumerate(operator.inputs)
+            if number is not None
+            and (graph.tensors[number].shape, graph.tensors[number].dtype)
+            == (made.shape, made.dtype)
+            and operator.inputs.count(number) == 1
+            and may_replace(a, place)
+        )
+        if places:
+            operators[position] = replace(operator, attributes=replace(a, in_place=places))
     return graph.replaced(operators=tuple(operators))
 
 
@@ -87,13 +101,15 @@ def _reads_where_it_writes(function: Any, place: int) -> bool:
         if (
             len(block.writes) > 1
             or any(int(one.iter_type) != _SPATIAL for one in block.iter_vars)
+            # Loops within a block may read in any order.
+            or any(int(one.extent) != 1 for one in write.region)
             or not all(
                 tvm_ffi.structural_equal(list(write.region), list(read.region)) for read in reads
             )
         ):
             return False
         followed.append(write.source)
-    return True
+    return len(followed) > 1
 
 
 def _ordered(graph: Graph) -> Graph:
