@@ -147,11 +147,15 @@ class Tradeoff:
     streamed: int = 0
     # Of the cycles: "instructions" if nobody counted what kernels cost on the core.
     unit: str = field(default="cycles", metadata={"is_added": True})
+    # Activations of a train step that are computed again.
+    recomputed: int = field(default=0, metadata={"is_added": True})
 
     @property
     def text(self) -> str:
         """What the budget cost, in one sentence."""
         strips = f" {self.streamed} layers are computed in strips of rows." if self.streamed else ""
+        if self.recomputed:
+            strips += f" Activations computed again for gradients: {self.recomputed}."
         slower = max(self.cycles / max(self.fastest_cycles, 1) - 1, 0.0)
         return (
             f"the arena has {self.arena_bytes:,} bytes; the fastest plan has "

@@ -121,6 +121,20 @@ class Planner:
 
     def whole(self, graph: Graph) -> WholeGraph:
         """What the layers of a graph need and cost that has no strips."""
+        steps, needed = self._steps(graph)
+        return WholeGraph(needed, self._costs(graph, self.known, NO_LAYERS).of_layers(steps))
+
+    def needed(self, graph: Graph) -> dict[int, int]:
+        """Position of each operator with code -> the bytes that it needs with scratch, about."""
+        steps, needed = self._steps(graph)
+        scratch = map(self.scheduler.scratch_of, steps)
+        return {
+            position: size + sum(own)
+            for (position, size), own in zip(needed.items(), scratch, strict=True)
+        }
+
+    def _steps(self, graph: Graph) -> tuple[list[Step], dict[int, int]]:
+        """The operators with code, and what they need by their positions, scratch aside."""
         sequence = lowered_steps(graph, self.family, lambda one: lower(graph, one, self.family))
         positions = {id(operator): i for i, operator in enumerate(graph.operators)}
         steps = [item for item in sequence if isinstance(item, Step)]
@@ -129,7 +143,7 @@ class Planner:
             positions[id(step.operator)]: layout.needed(index, step)
             for index, step in enumerate(steps)
         }
-        return WholeGraph(needed, self._costs(graph, self.known, NO_LAYERS).of_layers(steps))
+        return steps, needed
 
     def cycles(self, made: Planned) -> tuple[float, float]:
         """What a plan with scratch in tightly coupled RAM takes, about; the share by records."""

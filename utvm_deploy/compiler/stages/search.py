@@ -23,6 +23,7 @@ from utvm_deploy.compiler.options import ARENA, AUTO
 from utvm_deploy.compiler.planning.planner import Planned, Planner
 from utvm_deploy.compiler.planning.pool_budget import faster_with_pool, within_pool
 from utvm_deploy.compiler.planning.pools import ScratchMemory
+from utvm_deploy.compiler.planning.recomputation import best_step
 from utvm_deploy.compiler.planning.streaming import best_plan, with_cheap_strips
 from utvm_deploy.compiler.stages.dump import calls_text, kernels_text, picks_text
 from utvm_deploy.compiler.stages.network import Network
@@ -105,6 +106,8 @@ def _planned(network: Network, planner: Planner) -> Planned:
     if not request.may_stream:
         made = planner.plan(graph, request.goal.limits(request.budget))
         return with_cheap_strips(made, planner) if request.may_cut_attention else made
+    if graph.training is not None:
+        return best_step(graph, request.goal, request.budget, planner, request.watch.progress)
     return best_plan(graph, request.goal, request.budget, planner, request.watch.progress)
 
 
