@@ -332,6 +332,28 @@ def _swapped(m: ModelWriter, rng: Rng) -> None:
     m.output(m.add(left, right, scale=0.4))
 
 
+def _turned_right_side(m: ModelWriter, rng: Rng) -> None:
+    x, y = m.input((1, 2, 5, 8), 0.05, 9), m.input((1, 2, 6, 8), 0.05, -3)
+    m.output(_product(m, x, _turned(m, y, [0, 1, 3, 2]), (1, 2, 5, 6)))
+
+
+def _turned_for_others(m: ModelWriter, rng: Rng) -> None:
+    """One that the model gives away is made in any case."""
+    x, y = m.input((1, 5, 8), 0.05, 9), m.input((1, 6, 8), 0.05, -3)
+    turned = _turned(m, y, [0, 2, 1])
+    m.output(turned, _product(m, x, turned, (1, 5, 6)))
+
+
+def _product(m: ModelWriter, x: int, y: int, shape: tuple[int, ...]) -> int:
+    options = ("BatchMatMulOptions", {"AdjX": False, "AdjY": False})
+    return m.node("BATCH_MATMUL", [x, y], shape, options, scale=0.4, zero_point=2)
+
+
+def _turned(m: ModelWriter, x: int, order: list[int]) -> int:
+    shape = [m.tensors[x].shape[axis] for axis in order]
+    return m.node("TRANSPOSE", [x, *_ints(m, order)], shape, ("TransposeOptions", {}))
+
+
 def _constants_of_other_scales(m: ModelWriter, rng: Rng) -> None:
     """Equal bytes of constants, which mean other values."""
     x, data = m.input((1, 6), 0.05, 9), int8(rng, 1, 6)
@@ -405,6 +427,8 @@ CASES: dict[str, tuple[Callable[[ModelWriter, Rng], None], list[str]]] = {
         ["CONV_2D", "CONV_2D", "ADD", "CONV_2D", "CONV_2D", "MAX_POOL_2D", "MAX_POOL_2D"],
     ),
     "parallel_dense": (_parallel_dense, ["FULLY_CONNECTED", "SPLIT", "SPLIT"]),
+    "turned_right_side": (_turned_right_side, ["BATCH_MATMUL"]),
+    "turned_for_others": (_turned_for_others, ["TRANSPOSE", "BATCH_MATMUL"]),
     "swapped": (_swapped, ["ADD", "ADD", "MUL", "ADD"]),
     "constants_of_other_scales": (_constants_of_other_scales, ["MUL", "MUL", "ADD"]),
     "equal_layer_is_output": (_equal_layer_is_output, ["MAX_POOL_2D", "RELU6"]),

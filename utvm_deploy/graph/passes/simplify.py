@@ -37,6 +37,7 @@ from utvm_deploy.graph.passes.dilation import fold_dilation, fuse_crop
 from utvm_deploy.graph.passes.equal_operators import equal_operators
 from utvm_deploy.graph.passes.parallel_dense import join_dense
 from utvm_deploy.graph.passes.shifts import shift_states
+from utvm_deploy.graph.passes.turned_products import fold_turn
 from utvm_deploy.graph.rewrite import (
     changed_operators,
     compacted,
@@ -249,6 +250,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_relu", fuse_relu),
     ("drop_dead_channels", drop_dead_channels),
     ("join_dense", join_dense),
+    ("fold_turn", fold_turn),
     ("shift_states", shift_states),
 )
 
