@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,18 @@ from tvm import relax
 import utvm_deploy
 from utvm_deploy.base.errors import DataError, ModelError
 from utvm_deploy.cli.main import main
+from utvm_deploy.device import Device
 from utvm_deploy.frontend.files.given_shapes import with_chosen
 from utvm_deploy.frontend.relax.facts import loaded
 from utvm_deploy.frontend.relax.passes import prepared_module
 from utvm_deploy.frontend.relax.road import module_of_text, relax_model
+from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.frontend.trained import with_trained
+from utvm_deploy.frontend.training.model import Trainable
 from utvm_deploy.frontend.training.recipe import Recipe
 from utvm_deploy.frontend.training.stored import HEADER, MAGIC, TrainedWeights, digest_of
 from utvm_deploy.frontend.training.weights import trainable_layers
+from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.quality.datasets import Dataset
 
@@ -42,6 +47,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "wide.npz", inputs=inputs[:30], labels=labels[:30] + 5)
     np.savez(folder / "bare.npz", inputs=inputs[:30])
     return folder
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Device]:
+    with utvm_deploy.connect("host") as device:
+        yield device
 
 
 @pytest.fixture(scope="module")
@@ -226,3 +237,34 @@ def net(samples: int = 4, *, folded: bool = False) -> Any:
             y = builder.emit_output(relax.op.reshape(y, (1, -1) if folded else (samples, 3)))
         builder.emit_func_output(y)
     return builder.get()
+
+
+@pytest.mark.parametrize(
+    ("model", "layers"), [("digits.tflite", (-3, -1)), ("digits_int16x8.tflite", (-2, -1))]
+)
+def test_the_file_with_weights_computes_what_the_train_step_does(
+    model: str, layers: tuple[int, ...], host: Device
+) -> None:
+    # Behind the first of these layers are others, pools, a reshape and ReLUs.
+    learner = utvm_deploy.trainable(MODELS / model, layers=layers)
+    weights = moved(learner)
+    trained = host.load(utvm_deploy.compile(learner.begun_with(weights), "host"))
+    with with_chosen(weights=weights):
+        inputs = random_samples(load_model(MODELS / model), 3).inputs
+        made = run_oracle(MODELS / model, inputs, outputs_only=True)
+    for given, (wanted,) in zip(inputs, made.outputs, strict=True):
+        ((found,), _) = trained.run(given)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+def moved(learner: Trainable) -> TrainedWeights:
+    """Weights near the first ones of a model."""
+    rng, stored, parts = np.random.default_rng(0), b"", []
+    assert learner.graph.training is not None
+    for number, _ in learner.graph.states[1 : 1 + learner.graph.training.weights]:
+        tensor = learner.graph.tensors[number]
+        parts.append((tensor.name, tensor.shape, HEADER.size + len(stored)))
+        stored += (tensor.first * rng.uniform(0.9, 1.1, tensor.shape)).astype("<f4").tobytes()
+    digest = bytes.fromhex(learner.graph.digest)[:16]
+    header = HEADER.pack(MAGIC, digest, HEADER.size + len(stored), zlib.crc32(stored))
+    return TrainedWeights(learner.recipe, tuple(parts), header + stored)

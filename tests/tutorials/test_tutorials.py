@@ -58,7 +58,8 @@ def test_each_command_of_utvm_takes_its_arguments(page: str) -> None:
         *("own-board.md", "own-operator.md", "risc-v.md", "vibration.md"),
         "own-accelerator.md",
         *("microphone.md", "camera.md"),
-        # It computes for a minute and a half.
+        # These compute for a minute and more.
+        pytest.param("train-on-device.md", marks=pytest.mark.soak),
         pytest.param("quantization-aware-training.md", marks=pytest.mark.soak),
     ],
 )

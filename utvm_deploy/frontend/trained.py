@@ -86,9 +86,10 @@ def _tflite_with(data: bytes, weights: TrainedWeights) -> bytes:
             return schema.new_constant(model, "learned", learned[place, number])
         if tensor is not None and tensor.quantization is not None and tensor.dtype != "float32":
             return schema.new_constant(model, "constant", floats_of(tensor))
-        if tensor is not None or number in made or file.tensors[number].type == schema.FLOAT32:
-            return number
         like = file.tensors[number]
+        is_stored = model.buffers[like.buffer].data is not None  # such as a shape
+        if is_stored or number in made or like.type == schema.FLOAT32:
+            return number
         name = (like.name or b"") + b"_float"
         new = schema.new_tensor(model, file, like, name, schema.FLOAT32, None)
         written.append(schema.operator(model, "DEQUANTIZE", 2, number, new))
