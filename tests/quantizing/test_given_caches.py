@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import utvm_deploy
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.tflite import load_model
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install onnx")
@@ -91,3 +92,25 @@ def test_float_and_integer_steps_keep_the_cache(tmp_path: Path) -> None:
     compiled = utvm_deploy.compile(quantized, "host", states=STATES)
     assert [one.most for one in compiled.inputs] == [TOKENS - 1, PLACES - 1]
     assert utvm_deploy.verify(quantized, "host", samples=64, states=STATES).ok
+
+
+def test_a_cache_that_grows_is_refused(tmp_path: Path) -> None:
+    """Attention's own cache is longer after each run."""
+    names = ("q", "k", "v", "past_k", "past_v"), ("y", "now_k", "now_v")
+    lengths = (1, 1, 1, PLACES, PLACES), (1, PLACES + 1, PLACES + 1)
+    ends = [
+        [
+            onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, HEADS, rows, SIZE])
+            for name, rows in zip(some, counts, strict=True)
+        ]
+        for some, counts in zip(names, lengths, strict=True)
+    ]
+    node = onnx.helper.make_node("Attention", [*names[0][:3], "", *names[0][3:]], names[1])
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "grows", *ends),
+        opset_imports=[onnx.helper.make_opsetid("", 24)],
+    )
+    model.ir_version = 11
+    onnx.save(model, str(tmp_path / "grows.onnx"))
+    with pytest.raises(ModelError, match="grows in each run, so let the model write"):
+        utvm_deploy.inspect(tmp_path / "grows.onnx", states={"past_k": "now_k", "past_v": "now_v"})

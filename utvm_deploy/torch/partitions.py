@@ -126,7 +126,7 @@ def _is_of_training(node: Any) -> bool:
 
 def known_names(scheme: str) -> frozenset[str]:
     """ATen's names of the operators that can run on a board with that scheme."""
-    known = importable_names() if scheme == FLOAT else frozenset((*STATEMENTS, *FILLED))
+    known = importable_names() if scheme == FLOAT else frozenset((*STATEMENTS, *FILLED, "arange"))
     return known | {"getitem"}
 
 

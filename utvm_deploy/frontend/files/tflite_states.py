@@ -204,7 +204,14 @@ def _check_form(model: Any, found: int, left: int) -> None:
     told = f"{names[0]} and {names[1]} cannot be a state"
     shapes = [tuple(schema.numbers(one.shape)) for one in tensors]
     if shapes[0] != shapes[1]:
-        raise ModelError(f"{told}: they have the shapes {shapes[0]} and {shapes[1]}")
+        grown = [b - a for a, b in zip(*shapes, strict=False) if a != b]
+        way = ""
+        if len(shapes[0]) == len(shapes[1]) and len(grown) == 1 and grown[0] > 0:
+            way = (
+                "; it grows in each run, so let the model write into a cache of a fixed size, by "
+                "TensorScatter with nonpad_kv_seqlen in ONNX or a buffer in PyTorch"
+            )
+        raise ModelError(f"{told}: they have the shapes {shapes[0]} and {shapes[1]}{way}")
     if tensors[0].type != tensors[1].type or tensors[0].type not in schema.STORED:
         kinds = " and ".join(schema.name_of_type(one.type) for one in tensors)
         raise ModelError(f"{told}: they have the types {kinds}")

@@ -25,7 +25,7 @@ from utvm_deploy.frontend.onnx_rewrites.known_values import (
     shape_of,
     with_known_values,
 )
-from utvm_deploy.frontend.onnx_rewrites.pipeline import rewritten
+from utvm_deploy.frontend.onnx_rewrites.pipeline import rewritten, without_composed
 from utvm_deploy.frontend.qdq.convert_graph import convert
 from utvm_deploy.frontend.qdq.operators import Array, Attribute, Node, QdqModel
 from utvm_deploy.frontend.relax.facts import HALVES_NOTE
@@ -178,7 +178,7 @@ def _read(onnx: Any, proto: Any, name: str, original: Any) -> QdqModel:
     give_shapes({value.name: value for value in inputs})
     for value in inputs:
         _fix_batch(value)
-    proto = unrolled(onnx, proto, is_quantized=True)
+    proto = unrolled(onnx, without_composed(onnx, proto), is_quantized=True)
     graph = proto.graph
     try:
         # Scales by channel, which we put in place of QLinearConv, are younger than some files.

@@ -13,6 +13,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.frontend.onnx_rewrites.known_values import with_known_values
+from utvm_deploy.frontend.onnx_rewrites.pipeline import without_composed
 from utvm_deploy.frontend.qdq.operators import Array
 
 #: Recurrent kinds -> gates, in ONNX's order.
@@ -42,7 +43,7 @@ def prepared(onnx: Any, proto: Any) -> Any:
     Raises ModelError for a recurrent layer without a fixed number of steps or constant weights.
     """
     copy = onnx.ModelProto()
-    copy.CopyFrom(proto)
+    copy.CopyFrom(without_composed(onnx, proto, is_for_integers=True))
     _fuse_gelu(onnx, copy)
     made = unrolled(onnx, copy, COMPOSED)
     _multiply_by_inverse_roots(onnx, made)

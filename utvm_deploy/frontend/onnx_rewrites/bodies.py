@@ -9,7 +9,6 @@ from utvm_deploy.frontend.onnx_rewrites.state import State
 #: Operators that are expanded; TVM imports others with a function right, and in one piece.
 EXPANDED = frozenset(
     {
-        "Attention",
         "BlackmanWindow",
         "CausalConvWithState",
         "Celu",
@@ -19,7 +18,6 @@ EXPANDED = frozenset(
         "HannWindow",
         "LinearAttention",
         "NegativeLogLikelihoodLoss",
-        "RotaryEmbedding",
         "SoftmaxCrossEntropyLoss",
         "SwiGLU",
         "Swish",
@@ -29,7 +27,7 @@ EXPANDED = frozenset(
 
 def with_body(state: State, node: Any, _place: str, _is_made: bool) -> list[Any] | None:
     """The nodes of the operator's function, for an operator in ``EXPANDED``."""
-    is_standard = node.domain in ("", "ai.onnx", "ai.onnx.preview")
+    is_standard = node.domain in ("", "ai.onnx", "ai.onnx.preview") and not state.is_composed_only
     return body_of(state, node) if is_standard and node.op_type in EXPANDED else None
 
 

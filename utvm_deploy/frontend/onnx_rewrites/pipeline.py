@@ -22,7 +22,7 @@ from utvm_deploy.frontend.onnx_rewrites.known_values import (
     constant_of,
     evaluated,
 )
-from utvm_deploy.frontend.onnx_rewrites.rules import RULES
+from utvm_deploy.frontend.onnx_rewrites.rules import COMPOSED, RULES
 from utvm_deploy.frontend.onnx_rewrites.state import STANDARD, Rewriting, State
 
 #: Elements of constants that rewrites made, and that are computed at import.
@@ -47,15 +47,28 @@ _RANDOM = (
 Made: TypeAlias = "list[Any] | None"
 
 
-def rewritten(onnx: Any, proto: Any) -> Any:
+def without_composed(onnx: Any, proto: Any, *, is_for_integers: bool = False) -> Any:
+    """The model with products, masks and Softmax for what integers cannot compute in one piece.
+
+    Raises ModelError and UnsupportedOperator as ``rewritten`` does.
+    """
+    if not any(_key(node) in COMPOSED for node in proto.graph.node):
+        return proto
+    return rewritten(onnx, proto, is_composed_only=True, is_for_integers=is_for_integers)
+
+
+def rewritten(
+    onnx: Any, proto: Any, *, is_composed_only: bool = False, is_for_integers: bool = False
+) -> Any:
     """The model in operators that TVM imports right; inputs have fixed shapes.
 
-    Raises ModelError for a node that contradicts itself, UnsupportedOperator for a use of an
-    operator that has no rewrite.
+    If it ``is_composed_only``, all other operators stay. Raises ModelError for a node that
+    contradicts itself, UnsupportedOperator for a use of an operator that has no rewrite.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     state = _start(onnx, copy)
+    state.is_composed_only, state.is_for_integers = is_composed_only, is_for_integers
     kept: list[Any] = []
     waiting = deque(
         (node, _place(index, node), False) for index, node in enumerate(proto.graph.node)
@@ -208,11 +221,14 @@ def _remembered(state: State, node: Any) -> list[Any]:
     return []
 
 
+def _key(node: Any) -> tuple[str, str]:
+    return ("" if node.domain in STANDARD else node.domain, node.op_type)
+
+
 def _ruled(state: State, node: Any, place: str, _is_made: bool) -> Made:
     """Our own rewrites."""
-    domain = "" if node.domain in STANDARD else node.domain
-    rule = RULES.get((domain, node.op_type))
-    if rule is None:
+    rule = RULES.get(_key(node))
+    if rule is None or (state.is_composed_only and _key(node) not in COMPOSED):
         return None
     rewriting = Rewriting(state, node, place)
     try:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.onnx_rewrites import (
+    attention,
     control,
     elementwise,
     moving,
@@ -32,6 +33,7 @@ def _roi_align(r: Rewriting) -> bool:
 
 #: Domain and operator -> rewrite.
 RULES: Mapping[tuple[str, str], Rule] = {
+    ("", "Attention"): attention.attention,
     ("", "BatchNormalization"): elementwise.batch_normalization,
     ("", "BitShift"): elementwise.bit_shift,
     ("", "CastLike"): elementwise.cast_like,
@@ -59,6 +61,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("", "Resize"): resizing.resize,
     ("", "ReverseSequence"): moving.reverse_sequence,
     ("", "RoiAlign"): _roi_align,
+    ("", "RotaryEmbedding"): attention.rotary_embedding,
     ("", "STFT"): signals.short_time_fourier,
     ("", "Scan"): control.scan,
     ("", "SpaceToDepth"): moving.space_to_depth,
@@ -70,3 +73,5 @@ RULES: Mapping[tuple[str, str], Rule] = {
     (_TRAINING, "Adam"): training.adam,
     (_TRAINING, "Momentum"): training.momentum,
 }
+#: What integers compute only after these rules.
+COMPOSED = frozenset((("", "Attention"), ("", "RotaryEmbedding")))

@@ -21,7 +21,11 @@ _LIKE_FIRST = ("GroupNormalization", "MeanVarianceNormalization")
 
 @dataclass
 class State:
-    """The graph so far; a tensor has a type when the node that makes it was seen."""
+    """The graph so far; a tensor has a type when the node that makes it was seen.
+
+    Only composed operators are rewritten if it ``is_composed_only``. If it ``is_for_integers``, no
+    input is infinite.
+    """
 
     onnx: Any
     proto: Any
@@ -29,6 +33,8 @@ class State:
     constants: dict[str, Array] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     makers: dict[str, Any] = field(default_factory=dict)
+    is_composed_only: bool = False
+    is_for_integers: bool = False
 
     @property
     def version(self) -> int:

@@ -254,14 +254,23 @@ def _attention(
 ) -> Any:
     """softmax(query * scale @ key^T + mask) @ value; PyTorch's also guards rows without a key."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = torch.matmul(query * factor, key.transpose(-2, -1))
+    scores = torch.matmul(with_rows_of(query * factor, key), key.transpose(-2, -1))
+    if enable_gqa:
+        scores = scores.reshape(*query.shape[:-1], key.shape[-2])
     if is_causal:
         attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         scores = scores.masked_fill(attn_mask.logical_not(), -torch.inf)
     elif attn_mask is not None:
         scores = scores + attn_mask
-    return torch.matmul(torch.softmax(scores, -1), value)
+    made = torch.matmul(with_rows_of(torch.softmax(scores, -1), value), value)
+    return made.reshape(*query.shape[:-1], value.shape[-1]) if enable_gqa else made
+
+
+def with_rows_of(x: Any, shared: Any) -> Any:
+    """The heads of ``x`` that share keys or values, as the rows of one head."""
+    same = x.shape[-3] == shared.shape[-3] if x.dim() > 2 else True
+    return x if same else x.reshape(*shared.shape[:-2], -1, x.shape[-1])
 
 
 def _variance(
@@ -294,6 +303,8 @@ class _Reader:
         self.nodes: list[Node] = []
         # What a call that makes several tensors made, by its name.
         self.parts: dict[str, tuple[str, ...]] = {}
+        # What depends on no input and no weight, by the node that makes it.
+        self.values: dict[Any, Any] = {}
 
     def read(self) -> QdqModel:
         """The whole program."""
@@ -307,7 +318,7 @@ class _Reader:
             if node.op == "placeholder" and node.name in inputs:
                 types[node.name] = str(node.meta["val"].dtype).removeprefix("torch.")
             elif node.op == "call_function":
-                if aten_name(node.target) in ASSERTIONS or self._is_filled(node):
+                if aten_name(node.target) in ASSERTIONS or self._is_known(node):
                     continue
                 try:
                     self._call(node, index)
@@ -342,6 +353,21 @@ class _Reader:
                 tensor = stored.get(target)
                 if tensor is not None:
                     self.tensors.constants[str(name)] = tensor.detach().cpu().numpy()
+
+    def _is_known(self, node: Any) -> bool:
+        """Whether a call depends on no input and no weight, such as ``arange``: it is computed."""
+        import torch
+
+        tags = getattr(node.target, "tags", ())
+        is_random = torch.Tag.nondeterministic_seeded in tags or "empty" in str(node.target)
+        if is_random or not all(one in self.values for one in node.all_input_nodes):
+            return self._is_filled(node)
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), self.values.__getitem__)
+        kwargs = {**kwargs, **({"device": "cpu"} if kwargs.get("device") else {})}
+        value = self.values[node] = node.target(*args, **kwargs)
+        if isinstance(value, torch.Tensor):
+            self.tensors.constants[str(node.name)] = value.numpy()
+        return True
 
     def _is_filled(self, node: Any) -> bool:
         """Whether a call makes a constant of one number, which is noted."""

@@ -17,8 +17,19 @@ from utvm_deploy.frontend.onnx.halves import in_float32
 from utvm_deploy.frontend.onnx.model import give_shapes
 from utvm_deploy.frontend.onnx.prepare import prepared
 from utvm_deploy.frontend.onnx.versions import with_version
+from utvm_deploy.frontend.onnx_rewrites.known_values import check_self_contained
 from utvm_deploy.frontend.relax.facts import HALVES_NOTE
 from utvm_deploy.graph.names import short_name
+from utvm_deploy.quality.quantizing.tflite.masks import hides_for, kinds_of, limited_constant
+
+#: Operators that only move what hides a score, or that add or multiply.
+_PASSING = frozenset(
+    (
+        *("Add", "Cast", "CastLike", "Concat", "Expand", "Gather", "Identity", "Mul", "Pad"),
+        *("Reshape", "Slice", "Split", "Squeeze", "Sub", "Tile", "Transpose", "Trilu"),
+        *("Unsqueeze", "Where"),
+    )
+)
 
 
 def checked_model(data: bytes) -> Any:
@@ -27,6 +38,8 @@ def checked_model(data: bytes) -> Any:
     in_float32(onnx, model)
     if any("QuantizeLinear" in node.op_type for node in model.graph.node):
         raise ModelError("it is quantized already; give the float model that it was made of")
+    check_self_contained(model.graph.initializer, onnx)
+    _limit_masks(model)
     for tensor in model.graph.initializer:
         _check_weights(tensor)
     if not inputs_of(model):
@@ -72,8 +85,6 @@ def bytes_of(tensor: Any) -> bytes:
 
 def _check_weights(tensor: Any) -> None:
     name = short_name(tensor.name)
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        raise ModelError(f"constant '{name}' is in another file; save the model as one file")
     if tensor.data_type == onnx.TensorProto.FLOAT:
         array = onnx.numpy_helper.to_array(tensor)
         if not np.isfinite(array).all():
@@ -139,7 +150,7 @@ def with_all_outputs(data: bytes) -> tuple[bytes, list[str]]:
 def for_quantizer(data: bytes) -> bytes:
     """The model as onnxruntime's quantizer takes it, and quantizes most of it."""
     model = onnx.load_model_from_string(data)
-    for change in (_fuse_hard_swish, _split_sums, _flatten_biases, _name_nodes):
+    for change in (_limit_masks, _fuse_hard_swish, _split_sums, _flatten_biases, _name_nodes):
         change(model)
     made: bytes = model.SerializeToString()
     return made
@@ -189,17 +200,34 @@ def _split_sums(model: Any) -> None:
     model.graph.node.extend(nodes)
 
 
-def scores_of(data: bytes) -> frozenset[str]:
-    """The names of what only Softmax along the last dimension reads."""
-    readers: dict[str, set[bool]] = {}
-    graph = loaded(data).graph
+def scores_of(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of the tensors that only softmax reads, and of those that may hold a mask."""
+    return kinds_of(_readers(loaded(data).graph), _PASSING)
+
+
+def _readers(graph: Any) -> dict[str, list[tuple[str, list[str]]]]:
+    found: dict[str, list[tuple[str, list[str]]]] = {}
     for node in graph.node:
         axis = next((one.i for one in node.attribute if one.name == "axis"), -1)
-        for name in node.input:
-            readers.setdefault(name, set()).add(node.op_type == "Softmax" and axis == -1)
+        kind = "SOFTMAX" if node.op_type == "Softmax" and axis == -1 else node.op_type
+        for name in set(node.input):
+            found.setdefault(name, []).append((kind, list(node.output)))
     for value in graph.output:
-        readers.setdefault(value.name, set()).add(False)
-    return frozenset(name for name, kinds in readers.items() if kinds == {True})
+        found.setdefault(value.name, []).append(("", []))
+    return found
+
+
+def _limit_masks(model: Any) -> None:
+    """Raise constants to the least that a mask needs, if they are used in scores only."""
+    graph = model.graph
+    is_mask = hides_for(_readers(graph), _PASSING)
+    written = [(node.output[0], node) for node in graph.node if node.op_type == "Constant"]
+    tensors = [(name, one.t) for name, node in written for one in node.attribute]
+    for name, tensor in (*((one.name, one) for one in graph.initializer), *tensors):
+        if tensor.data_type == onnx.TensorProto.FLOAT and is_mask(name):
+            made = limited_constant(onnx.numpy_helper.to_array(tensor))
+            if made is not None:
+                tensor.CopyFrom(onnx.numpy_helper.from_array(made, tensor.name))
 
 
 def _flatten_biases(model: Any) -> None:

@@ -46,7 +46,7 @@ def observe(
     every, names = onnx_file.with_all_outputs(data)
     session, given = _session(every)
     ends = [value.name for value in _session(data)[0].get_outputs()]
-    seen, scores = Observed(job), onnx_file.scores_of(data)
+    seen = Observed(job, *onnx_file.scores_of(data))
     outputs: list[list[Array]] = []
     count = len(inputs[0])
     for sample in range(count):
@@ -56,7 +56,7 @@ def observe(
             outputs.append([values[name] for name in ends])
         for name, array in (*feed.items(), *values.items()):
             if array.size and array.dtype == np.float32:
-                seen.see(sample, name, array, are_scores=name in scores)
+                seen.see(sample, name, array)
         progress(sample + 1, count)
     return seen, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True)), ends
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +17,33 @@ from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.quantizing import child_files
 from utvm_deploy.quality.quantizing.facts import COUNTING, Range, Recipe
 from utvm_deploy.quality.quantizing.tflite.finishing import without_float_ends
-from utvm_deploy.quality.quantizing.tflite.masks import scores_of
+from utvm_deploy.quality.quantizing.tflite.masks import least_top, limited, scores_of
 
 
 class Observed:
-    """The ranges of tensors: on all samples, and without the first, which are held out."""
+    """The ranges of tensors: on all samples, and without the first, which are held out.
 
-    def __init__(self, job: Mapping[str, Any]) -> None:
+    ``scores`` are the tensors that softmax takes along the last dimension: they may be minus
+    infinity. ``masks`` may be added to scores to hide some.
+    """
+
+    def __init__(
+        self, job: Mapping[str, Any], scores: Collection[str], masks: Collection[str]
+    ) -> None:
+        self._scores, self._masks = scores, masks
         self.all: dict[str, Range] = {}
         self.fitted: dict[str, Range] = {}
         self._held_out: int = job["held_out"]
         # Of the samples in the user's data, for messages.
         self._positions: Sequence[int] | None = job["positions"]
 
-    def see(self, sample: int, name: str, array: Array, *, are_scores: bool = False) -> None:
-        """Take a tensor into account; ModelError if it became infinite or NaN.
-
-        Scores are what softmax takes along the last dimension: they may be minus infinity.
-        """
+    def see(self, sample: int, name: str, array: Array) -> None:
+        """Take a tensor into account; ModelError if it became infinite or NaN."""
         top = None
-        if are_scores:
-            top = float(array.max(-1).min())
+        if name in self._masks:
+            array = limited(array)
+        if name in self._scores:
+            top = least_top(array)
             array = np.maximum(array, top - max(COUNTING.values()))
         low, high = float(array.min()), float(array.max())
         if not (np.isfinite(low) and np.isfinite(high)):
@@ -67,7 +73,7 @@ def observe(
     """
     interpreter = _interpreter(data, preserves=True)
     details = _float_details(interpreter)
-    seen, scores = Observed(job), scores_of(data)
+    seen = Observed(job, *scores_of(data))
     outputs: list[list[Array]] = []
     count = len(inputs[0])
     for sample in range(count):
@@ -75,7 +81,7 @@ def observe(
         if sample < job["kept"]:
             outputs.append(made)
         for name, array in _tensors(interpreter, details):
-            seen.see(sample, name, array, are_scores=name in scores)
+            seen.see(sample, name, array)
         progress(sample + 1, count)
     return seen, tuple(np.stack(arrays) for arrays in zip(*outputs, strict=True))
 

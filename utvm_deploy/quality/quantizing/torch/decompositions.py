@@ -11,6 +11,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from utvm_deploy.frontend.torch.export import with_rows_of
+
 #: What is added to a score that does not count: the range of scores leaves it out. Along another
 #: dimension than the last, the range has it: -32 has a share of 0 in 16 bits.
 _HIDDEN, _HIDDEN_ALONG_OTHERS = -1000.0, -32.0
@@ -233,10 +235,13 @@ def _attention(
         mask = torch.ones(rows, columns).triu(1) * _HIDDEN
     elif mask is not None and mask.dtype == torch.bool:
         mask = (~mask).to(query.dtype) * _HIDDEN  # true elements take part
-    scores = torch.matmul(query * factor, key.transpose(-2, -1))
+    scores = torch.matmul(with_rows_of(query * factor, key), key.transpose(-2, -1))
+    if enable_gqa:
+        scores = scores.reshape(*query.shape[:-1], key.shape[-2])
     if mask is not None:
         scores = scores + mask
-    return torch.matmul(torch.softmax(scores, -1), value)
+    made = torch.matmul(with_rows_of(torch.softmax(scores, -1), value), value)
+    return made.reshape(*query.shape[:-1], value.shape[-1]) if enable_gqa else made
 
 
 def _glu(x: Any, dim: int = -1) -> Any:
