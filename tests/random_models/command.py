@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from random_models.coverage import Coverage
-from random_models.generator import generate
+from random_models.generator import generate, generate_attention
 from random_models.minimizer import minimize
 from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
@@ -42,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sparse", action="store_true", help="make models with pruned weights")
     parser.add_argument("--only", metavar="OPERATOR", nargs="+", help="make models of these only")
     parser.add_argument(
+        "--family", choices=("attention",), help="make networks of this family, also of --int4"
+    )
+    parser.add_argument(
         "--coverage", type=Path, metavar="FILE.md", help="write the table of values"
     )
     parser.add_argument("--keep", action="store_true", help="do not minimize what fails")
@@ -68,6 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     make = partial(
         generate, kinds=kinds, of_float=args.float, is_narrow=args.int4, is_sparse=args.sparse
     )
+    if args.family:
+        make = partial(generate_attention, of_float=args.float, is_narrow=args.int4)
     seeds = range(args.seed, args.seed + args.count)
     coverage, outcomes = Coverage(), dict[int, Outcome]()
     for seed, outcome in _outcomes(opened, seeds, make, args.jobs):

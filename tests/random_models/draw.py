@@ -194,6 +194,17 @@ class Scope:
         attributes["fill"] = self.draw.one(("random", "random", "random", "ends", "zeros"))
         return self.add(Step(CONSTANT, (), attributes, self.draw.seed()))
 
+    def causal(
+        self,
+        shape: Shape,
+        dtype: str = "bool",
+        scale: float | None = None,
+        zero_point: int | None = None,
+    ) -> Ref:
+        """A constant mask: each row sees its own place and those before it."""
+        attributes = self._tensor(shape, dtype, scale, zero_point)
+        return self.add(Step(CONSTANT, (), {**attributes, "fill": "causal"}, self.draw.seed()))
+
     def _tensor(self, shape: Shape, dtype: str, scale: float | None, zero: int | None) -> dict:
         attributes: dict = {"shape": tuple(shape), "dtype": dtype}
         if dtype in QUANTIZED or scale is not None:

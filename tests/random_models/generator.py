@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 
+from random_models.attention import grow_attention, start_attention
 from random_models.draw import Draw, Scope
 from random_models.networks import grow
 from random_models.operations import OPERATIONS
@@ -104,6 +106,18 @@ def generate_network(seed: int, grow: Callable[[Scope, Ref], Ref] = grow) -> Rec
     _start(scope, "CONV_2D")
     grow(scope, scope.refs()[-1])
     return Recipe(tuple(scope.steps), _outputs(scope))
+
+
+def generate_attention(seed: int, *, of_float: bool = False, is_narrow: bool = False) -> Recipe:
+    """One or two blocks of attention; ``of_float`` and ``is_narrow`` as ``generate`` has them."""
+    for attempt in count():
+        scope = Scope(Draw((seed, attempt)), of_float=of_float)
+        with suppress(Unfit):
+            grow_attention(scope, start_attention(scope))
+            recipe = Recipe(tuple(scope.steps), _outputs(scope), of_float, is_narrow)
+            if not of_float or _bytes(recipe) <= _FLOAT_BYTES:
+                return recipe
+    raise AssertionError
 
 
 def _bytes(recipe: Recipe) -> int:

@@ -129,7 +129,13 @@ def _widen(writer: ModelWriter, first: int, kind: str) -> None:
 
 
 def values(rng: np.random.Generator, fill: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Contents of a constant: ``fill`` is random, ends (only the extremes), ones or zeros."""
+    """Contents of a constant: ``fill`` is random, ends (only the extremes), ones, zeros or causal.
+
+    A causal one has its most below the diagonal and on it, and its least above.
+    """
+    if fill == "causal":
+        counts = np.broadcast_to(np.tri(*shape[-2:], k=shape[-1] - shape[-2], dtype=bool), shape)
+        return counts if dtype == "bool" else np.where(counts, 127, -128).astype(dtype)
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
     info = np.iinfo(dtype)

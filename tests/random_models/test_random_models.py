@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from guarded import is_possible
 
 from random_models.command import PACKING_RATE
-from random_models.generator import float_kinds, generate, supported_kinds
+from random_models.generator import float_kinds, generate, generate_attention, supported_kinds
 from random_models.operations import OPERATIONS, PENDING
 from random_models.recipe import Recipe, write
 from random_models.runner import Outcome, Rig, Verdict
@@ -54,6 +55,9 @@ NARROW_LONG = {"host": 1_000, "mps2_an500": 200, "mps3_an547": 50}
 #: And of weights of which most are zeros.
 SPARSE_QUICK = {"host": 100, "mps2_an500": 20}
 SPARSE_LONG = {"host": 1_000, "mps2_an500": 200}
+#: And of blocks of attention, every other one with weights of int4.
+ATTENTION_QUICK = {"host": 8, "mps2_an500": 2}
+ATTENTION_LONG = {"host": 500, "mps2_an500": 100}
 #: A generator that the oracle or we refuse too often would test nothing.
 FEWEST_EQUAL = 0.7
 
@@ -66,6 +70,7 @@ def run(
     core: str = "",
     rate: float | None = None,
     number_format: str | None = None,
+    make: Callable[..., Recipe] = generate,
     **given: Any,
 ) -> list[Outcome]:
     emulator = load_board(board).emulator
@@ -74,8 +79,7 @@ def run(
     fence = emulator is not None or is_possible()
     with Rig(board, fence=fence, core=core, flash_rate=rate, number_format=number_format) as rig:
         return [
-            rig.check(generate(seed, **given), f"seed_{seed}")
-            for seed in range(first, first + count)
+            rig.check(make(seed, **given), f"seed_{seed}") for seed in range(first, first + count)
         ]
 
 
@@ -90,6 +94,23 @@ def check(outcomes: list[Outcome]) -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_random_models_are_byte_exact(name: str) -> None:
     check(run(name, *QUICK[name]))
+
+
+def attention(seed: int) -> Recipe:
+    return generate_attention(seed, is_narrow=bool(seed % 2))
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("name", ATTENTION_QUICK)
+def test_random_attention_is_byte_exact(name: str) -> None:
+    check(run(name, 0, ATTENTION_QUICK[name], make=attention))
+
+
+@pytest.mark.soak
+@pytest.mark.tools
+@pytest.mark.parametrize("name", ATTENTION_LONG)
+def test_many_random_blocks_of_attention_are_byte_exact(name: str) -> None:
+    check(run(name, 1_000, ATTENTION_LONG[name], make=attention))
 
 
 @pytest.mark.tools

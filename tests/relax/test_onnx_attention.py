@@ -223,16 +223,15 @@ def block(seed: int) -> Net:
     for name, outputs in (("wq", width), ("wk", 8), ("wv", 8), ("wo", width)):
         net.given(name, net.normal(width, outputs) / 4, is_constant=True)
     net.given("ones", np.ones(width, np.float32), is_constant=True)
-    angles = np.arange(12, dtype=np.float32)[:, None] / np.array([1, 10], np.float32)
+    angles = np.arange(rows, dtype=np.float32)[None, :, None] / np.array([1, 10], np.float32)
     net.given("cos", np.cos(angles), is_constant=True)
     net.given("sin", np.sin(angles), is_constant=True)
-    places = net.given("places", net.rng.integers(0, 12, (1, rows)), is_constant=False)
     normal = net.add("RMSNormalization", [x, "ones"], ["normal"], axis=-1)
     query, key, value = (net.add("MatMul", [normal, f"w{one}"], [one]) for one in "qkv")
     query, key = (
         net.add(
             "RotaryEmbedding",
-            [name, "cos", "sin", places],
+            [name, "cos", "sin"],
             [f"{name}_turned"],
             num_heads=heads,
             interleaved=heads == 4,
@@ -240,7 +239,6 @@ def block(seed: int) -> Net:
         for name, heads in ((query, 4), (key, 2))
     )
     counts = np.tril(np.ones((rows, rows)))[None, None]
-    counts[..., 2, :] = 0
     lowest = np.finfo(np.float32).min
     mask = net.given("mask", np.where(counts, 0, lowest).astype(np.float32), is_constant=False)
     heads = {"q_num_heads": 4, "kv_num_heads": 2}
@@ -259,7 +257,6 @@ def test_a_block_is_compiled_in_float32_and_in_int8(tmp_path: Path) -> None:
     mask = net.inputs["mask"]
     data = {
         "x": net.normal(60, 1, 6, 16),
-        "places": net.rng.integers(0, 12, (60, 1, 6)),
         "mask": np.broadcast_to(mask, (60, *mask.shape)),
     }
     made = utvm_deploy.quantize(path, data)

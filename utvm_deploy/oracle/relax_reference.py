@@ -92,7 +92,8 @@ class _ByLlvm:
         if id(operator) not in self._built:
             named = function.with_attr("global_symbol", "main")
             self._built[id(operator)] = tvm.compile(named, target="llvm")
-        tensors = [tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arrays]
+        # ascontiguousarray would give a scalar one dimension.
+        tensors = [tvm.runtime.tensor(np.asarray(array, order="C")) for array in arrays]
         self._built[id(operator)](*tensors)
         for array, tensor in zip(arrays, tensors, strict=True):
             if array.flags.writeable:
@@ -144,5 +145,7 @@ def _passed(call: KernelCall, values: Mapping[int, Array]) -> tuple[Any, list[Ar
             continue
         is_table = isinstance(argument, ConstantArgument)
         array = argument.data if is_table else values[argument.tensor]  # type: ignore[union-attr]
+        if str(parameter.dtype) == "bool" and array.dtype != np.bool_:
+            array = array.astype(np.bool_)  # a constant, which the graph has as bytes
         arrays.append(array.reshape([int(extent) for extent in parameter.shape]))
     return function, arrays

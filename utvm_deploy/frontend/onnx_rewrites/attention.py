@@ -187,25 +187,25 @@ def attended(
 
 def _masked(r: Rewriting, scores: str, mask: Mask, hidden: float) -> str:
     """The scores, of which those that do not count are ``hidden``."""
-    if mask.bias:
-        is_finite = hidden == -math.inf or r.state.is_for_integers
-        least = r.constant(hidden, np.float32)
-        scores = r.add("Add", scores, mask.bias if is_finite else r.add("Max", mask.bias, least))
-    added, conditions = mask.added, list(mask.computed)
+    conditions, added, lowest = list(mask.computed), mask.added, r.constant(hidden, np.float32)
     if mask.counts is not None:
-        if conditions:
-            conditions.append(r.constant(mask.counts))
+        # What a row without a score that counts reads is made zero below.
+        stays = mask.counts | ~mask.counts.any(-1, keepdims=True)
+        shows = mask.counts if hidden == -math.inf else stays
+        if mask.bias:
+            conditions.append(r.constant(shows))
         else:
-            # What a row without a score that counts reads is made zero below.
-            stays = mask.counts | ~mask.counts.any(-1, keepdims=True)
-            shows = mask.counts if hidden == -math.inf else stays
             added = np.where(shows, 0.0 if added is None else added, hidden).astype(np.float32)
-    if added is not None and added.any():
-        scores = r.add("Add", scores, r.constant(added))
-    if not conditions:
-        return scores
-    counts = reduce(lambda one, other: r.add("And", one, other), conditions)
-    return r.add("Where", counts, scores, r.constant(hidden, np.float32))
+    bias = mask.bias or (r.constant(added) if added is not None and added.any() else "")
+    if mask.bias and not r.state.is_for_integers:
+        bias = r.add("Max", bias, lowest)
+    counts = reduce(lambda one, other: r.add("And", one, other), conditions) if conditions else ""
+    # A range of scores is fine only if one sum or choice hides them.
+    if mask.bias and counts:
+        bias = r.add("Where", counts, bias, lowest)
+    if bias:
+        scores = r.add("Add", scores, bias)
+    return r.add("Where", counts, scores, lowest) if counts and not mask.bias else scores
 
 
 def _rows_that_see(r: Rewriting, mask: Mask) -> str:
@@ -213,13 +213,13 @@ def _rows_that_see(r: Rewriting, mask: Mask) -> str:
     parts = list(mask.computed)
     if mask.bias and not r.state.is_for_integers:
         parts.append(r.add("GreaterOrEqual", mask.bias, r.constant(_HIDDEN, np.float32)))
+    factors = [r.cast(part, np.float32) for part in parts]
     if mask.counts is not None and (parts or not mask.counts.any(-1).all()):
-        parts.append(r.constant(mask.counts))
-    if not parts:
+        factors.append(r.constant(mask.counts, np.float32))
+    if not factors:
         return ""
-    counts = reduce(lambda one, other: r.add("And", one, other), parts)
-    rank = len(r.shape_of(counts))
-    return r.reduced("ReduceMax", r.cast(counts, np.float32), [rank - 1])
+    counts = reduce(lambda one, other: r.add("Mul", one, other), factors)
+    return r.reduced("ReduceMax", counts, [len(r.shape_of(counts)) - 1])
 
 
 def rotary_embedding(r: Rewriting) -> str:

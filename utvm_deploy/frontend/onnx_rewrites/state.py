@@ -130,6 +130,7 @@ class Rewriting:
     def __init__(self, state: State, node: Any, place: str) -> None:
         self.state, self.node, self.place = state, node, place
         self.made: list[Any] = []
+        self._renamed: dict[str, str] = {}
         self._prefix = node.name or next((name for name in node.output if name), "node")
         helper = state.onnx.helper
         self.given: Mapping[str, Any] = {
@@ -210,9 +211,16 @@ class Rewriting:
         return names
 
     def finish(self, name: str, position: int = 0) -> None:
-        """Let a tensor be an output of the node."""
-        made = self.state.onnx.helper.make_node("Identity", [name], [self.node.output[position]])
-        self.made.append(made)
+        """Let a tensor be an output of the node; what was made here gets the output's name."""
+        wanted, name = self.node.output[position], self._renamed.get(name, name)
+        is_output = name in self._renamed.values()
+        if is_output or not any(name in node.output for node in self.made):
+            made = self.state.onnx.helper.make_node("Identity", [name], [wanted])
+            self.made.append(made)
+            return
+        self._renamed[name] = wanted
+        for names in (names for node in self.made for names in (node.input, node.output)):
+            names[:] = [wanted if one == name else one for one in names]
 
     def reshaped(self, name: str, shape: Iterable[int]) -> str:
         """The tensor in another shape."""

@@ -15,7 +15,7 @@ from utvm_deploy.frontend.torch.export import with_rows_of
 
 #: What is added to a score that does not count: the range of scores leaves it out. Along another
 #: dimension than the last, the range has it: -32 has a share of 0 in 16 bits.
-_HIDDEN, _HIDDEN_ALONG_OTHERS = -1000.0, -32.0
+HIDDEN, _HIDDEN_ALONG_OTHERS = -1000.0, -32.0
 #: Operators that only move what hides, or that add or choose.
 _PASSING = frozenset(
     (
@@ -91,7 +91,7 @@ def _fold_constants(model: Any) -> None:
         is_used = any(user not in known for user in node.users)
         if not is_used or not isinstance(value, torch.Tensor):
             continue
-        least = _least_of(node, known)
+        least = least_of(node, known)
         if least is not None and bool((value < least).any()):
             value = value.clamp(min=least)
         elif node.op != "call_function":
@@ -106,15 +106,15 @@ def _fold_constants(model: Any) -> None:
     model.recompile()
 
 
-def _least_of(node: Any, known: Any) -> float | None:
+def least_of(node: Any, known: Any) -> float | None:
     """The least that a constant needs to hold, as only softmax takes it; None for any other."""
-    least = _HIDDEN
+    least = HIDDEN
     for user in (user for user in node.users if user not in known):
         kind = _kind(user)
-        found = _least_of(user, ()) if kind in _PASSING and user.users else None
+        found = least_of(user, ()) if kind in _PASSING and user.users else None
         if "softmax" in kind:
             is_last = user.args[1] in (-1, user.meta["val"].dim() - 1)
-            found = _HIDDEN if is_last else _HIDDEN_ALONG_OTHERS
+            found = HIDDEN if is_last else _HIDDEN_ALONG_OTHERS
         if found is None:
             return None
         least = max(least, found)
@@ -232,9 +232,9 @@ def _attention(
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if is_causal:
         rows, columns = query.shape[-2], key.shape[-2]
-        mask = torch.ones(rows, columns).triu(1) * _HIDDEN
+        mask = torch.ones(rows, columns).triu(1) * HIDDEN
     elif mask is not None and mask.dtype == torch.bool:
-        mask = (~mask).to(query.dtype) * _HIDDEN  # true elements take part
+        mask = (~mask).to(query.dtype) * HIDDEN  # true elements take part
     scores = torch.matmul(with_rows_of(query * factor, key), key.transpose(-2, -1))
     if enable_gqa:
         scores = scores.reshape(*query.shape[:-1], key.shape[-2])

@@ -14,7 +14,7 @@ from typing import Any
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.frontend.torch.calls import aten_name
 from utvm_deploy.quality.quantizing.facts import COUNTING, INT8, SCHEMES
-from utvm_deploy.quality.quantizing.torch.decompositions import decomposed
+from utvm_deploy.quality.quantizing.torch.decompositions import HIDDEN, decomposed, least_of
 
 #: The dimension of the weights that holds the output channels.
 WEIGHTED: Mapping[str, int] = {
@@ -78,6 +78,7 @@ class Specs:
     # Results of functions whose kernels have a fixed scale, by the function's name.
     fixed: Mapping[str, Any]
     scores: Any  # of what softmax takes
+    masks: Any  # of inputs that are only added to scores
 
 
 def pt2e_quantizer(scheme: str, example: tuple[Any, ...], *, is_qat: bool = False) -> Any:
@@ -150,6 +151,19 @@ def _specs(scheme: str, is_qat: bool) -> Specs:
             super().forward(x.clamp(min=float(x.amax(-1).min()) - COUNTING[scheme]))
             return x
 
+    class MaskObserver(by_tensor):  # type: ignore[misc, valid-type]
+        """Leaves out how far from zero a mask is, as long as it hides."""
+
+        def forward(self, x: Any) -> Any:
+            """The mask as it is."""
+            super().forward(x.clamp(min=HIDDEN))
+            return x
+
+    def of_values(observer: Any) -> QuantizationSpec:
+        if scheme == INT8:
+            return spec(observer, torch.int8, -128, 127, torch.per_tensor_affine)
+        return spec(observer, torch.int16, -32767, 32767, symmetric)
+
     def spec(
         observer: Any, dtype: Any, least: int, most: int, qscheme: Any, **more: int
     ) -> QuantizationSpec:
@@ -166,18 +180,15 @@ def _specs(scheme: str, is_qat: bool) -> Specs:
 
     symmetric, by_channel = torch.per_tensor_symmetric, torch.per_channel_symmetric
     return Specs(
-        spec(by_tensor, torch.int8, -128, 127, torch.per_tensor_affine)
-        if scheme == INT8
-        else spec(by_tensor, torch.int16, -32767, 32767, symmetric),
+        of_values(by_tensor),
         {
             axis: spec(PerChannelObserver, torch.int8, -127, 127, by_channel, ch_axis=axis)
             for axis in (0, 1)
         },
         spec(by_tensor, torch.int8, -127, 127, symmetric),
         _fixed(scheme),
-        spec(ScoreObserver, torch.int8, -128, 127, torch.per_tensor_affine)
-        if scheme == INT8
-        else spec(ScoreObserver, torch.int16, -32767, 32767, symmetric),
+        of_values(ScoreObserver),
+        of_values(MaskObserver),
     )
 
 
@@ -287,7 +298,8 @@ def _spec_of(source: Any, specs: Specs) -> Any:
     from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
 
     if source.op != "call_function":
-        return specs.activation
+        is_mask = source.op == "placeholder" and least_of(source, ()) is not None
+        return specs.masks if is_mask else specs.activation
     if source.target is operator.getitem and aten_name(source.args[0].target) in SPLITTING:
         whole = source.args[0]
         return SharedQuantizationSpec((whole.all_input_nodes[0], whole))
