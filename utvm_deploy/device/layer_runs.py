@@ -1,4 +1,4 @@
-"""What the layers of a model left behind on a device, as lines and tables."""
+"""What a model on a device takes, and what its layers left behind, as lines and tables."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.results import Tabled, one_line
 from utvm_deploy.compiler.compiled.file_layers import FileLayer
-from utvm_deploy.compiler.compiled.model import Layer
+from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, Layer
 from utvm_deploy.graph.model import Array
-from utvm_deploy.graph.names import shape_text
+from utvm_deploy.graph.names import shape_text, short_name
+from utvm_deploy.graph.user_arrays import in_shape, other_order, shapes_text
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,3 +125,43 @@ def _put_together(layer: FileLayer, calls: Sequence[LayerRun]) -> Array:
         begin, stop = run.layer.outputs[0].rows or (first, end)
         parts.append(run.outputs[0].reshape(stop - begin, -1)[first - begin : end - begin])
     return np.concatenate(parts)
+
+
+def checked_inputs(compiled: CompiledModel, inputs: Sequence[Array]) -> list[Array]:
+    """An array for each input as the model wants it; a missing leading dimension of 1 is added.
+
+    Raises ModelError for another number, shape or type: values are never converted silently.
+    """
+    wanted = compiled.taken
+    if len(inputs) != len(wanted):
+        raise ModelError(f"{compiled.name} takes {len(wanted)} input(s), {len(inputs)} given")
+    return [
+        checked_array(array, buffer, f"input {position}")
+        for position, (array, buffer) in enumerate(zip(inputs, wanted, strict=True))
+    ]
+
+
+def checked_array(array: Array, buffer: Buffer, what: str) -> Array:
+    """The array as the tensor has it. Raises ModelError as ``checked_inputs`` does."""
+    array = np.asarray(array)
+    name = short_name(buffer.name)
+    if array.dtype != np.dtype(buffer.dtype):
+        hint = ""
+        if buffer.dtype == "int8" and np.issubdtype(array.dtype, np.floating):
+            hint = f"; quantize it: round(x / {buffer.scale:g}) + {buffer.zero_point}"
+        raise ModelError(f"{what} ({name}) is {buffer.dtype}, the array is {array.dtype}{hint}")
+    shaped = in_shape(array, buffer.shape)
+    if shaped is None:
+        hint = other_order(array.shape, buffer.shape)
+        raise ModelError(
+            f"{what} ({name}) has shape {buffer.shape}, the array has {array.shape}; give "
+            f"an array of shape {shapes_text(buffer.shape)}{hint and '; '}{hint}"
+        )
+    given: Any = shaped
+    outside = [] if buffer.most is None else given[(given < 0) | (given > buffer.most)]
+    if len(outside):
+        raise ModelError(
+            f"{what} ({name}) says {outside[0]}, and there are 0 to {buffer.most}: a token of the "
+            "vocabulary, or a position within the cache; nothing was run"
+        )
+    return np.ascontiguousarray(shaped)

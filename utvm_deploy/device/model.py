@@ -13,7 +13,14 @@ from utvm_deploy.compiler.compiled.file_layers import FileLayer, layers_of_file
 from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, Layer, first_bytes
 from utvm_deploy.device.calls import Argument, Call
 from utvm_deploy.device.external import check_scratch, check_statuses, initialize
-from utvm_deploy.device.layer_runs import LayerRun, LayerRuns, arrays_of_calls, runs_of_file
+from utvm_deploy.device.layer_runs import (
+    LayerRun,
+    LayerRuns,
+    arrays_of_calls,
+    checked_array,
+    checked_inputs,
+    runs_of_file,
+)
 from utvm_deploy.device.link.deadlines import LAYER_FLOOR_S
 from utvm_deploy.device.module import Module
 from utvm_deploy.device.pools import DevicePools
@@ -29,7 +36,6 @@ from utvm_deploy.device.training import (
 from utvm_deploy.device.workspace_blocks import Block
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
-from utvm_deploy.graph.user_arrays import in_shape, other_order, shapes_text
 
 if TYPE_CHECKING:
     from utvm_deploy.device.device import Device
@@ -398,49 +404,10 @@ class DeviceModel(Tabled):
         if len(arrays) != len(layer.outputs):
             raise ModelError(f"{what} has {len(layer.outputs)} output(s), {len(arrays)} given")
         return tuple(
-            _checked(array, buffer, f"the replacement of {what}")
+            checked_array(array, buffer, f"the replacement of {what}")
             for array, buffer in zip(arrays, layer.outputs, strict=True)
         )
 
     def _read(self, buffer: Buffer) -> Array:
         data = self._session.read(self.address_of(buffer), buffer.size_bytes)
         return np.frombuffer(data, np.dtype(buffer.dtype)).reshape(buffer.shape)
-
-
-def checked_inputs(compiled: CompiledModel, inputs: Sequence[Array]) -> list[Array]:
-    """An array for each input as the model wants it; a missing leading dimension of 1 is added.
-
-    Raises ModelError for another number, shape or type: values are never converted silently.
-    """
-    wanted = compiled.taken
-    if len(inputs) != len(wanted):
-        raise ModelError(f"{compiled.name} takes {len(wanted)} input(s), {len(inputs)} given")
-    return [
-        _checked(array, buffer, f"input {position}")
-        for position, (array, buffer) in enumerate(zip(inputs, wanted, strict=True))
-    ]
-
-
-def _checked(array: Array, buffer: Buffer, what: str) -> Array:
-    array = np.asarray(array)
-    name = short_name(buffer.name)
-    if array.dtype != np.dtype(buffer.dtype):
-        hint = ""
-        if buffer.dtype == "int8" and np.issubdtype(array.dtype, np.floating):
-            hint = f"; quantize it: round(x / {buffer.scale:g}) + {buffer.zero_point}"
-        raise ModelError(f"{what} ({name}) is {buffer.dtype}, the array is {array.dtype}{hint}")
-    shaped = in_shape(array, buffer.shape)
-    if shaped is None:
-        hint = other_order(array.shape, buffer.shape)
-        raise ModelError(
-            f"{what} ({name}) has shape {buffer.shape}, the array has {array.shape}; give "
-            f"an array of shape {shapes_text(buffer.shape)}{hint and '; '}{hint}"
-        )
-    given: Any = shaped
-    outside = [] if buffer.most is None else given[(given < 0) | (given > buffer.most)]
-    if len(outside):
-        raise ModelError(
-            f"{what} ({name}) says {outside[0]}, and there are 0 to {buffer.most}: a token of the "
-            "vocabulary, or a position within the cache; nothing was run"
-        )
-    return np.ascontiguousarray(shaped)
