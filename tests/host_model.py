@@ -63,11 +63,11 @@ class HostModel:
         )
         self._library = ctypes.CDLL(str(library))
 
-    def outside(self, inputs: Sequence[Array]) -> int:
-        """The first input that says no place, or -1."""
+    def outside(self, inputs: Sequence[Array], part: str = "") -> int:
+        """The first input of a part that says no place, or -1."""
         _, address, _ = self._arena(inputs)
         found = ctypes.c_int32()
-        getattr(self._library, f"{self.compiled.name}_check_places")(
+        getattr(self._library, f"{self.compiled.name}_check_{part}places")(
             ctypes.c_void_p(address), ctypes.byref(found)
         )
         return found.value

@@ -39,20 +39,63 @@ static const struct utvm_config timer = {
 static const struct utvm_config *chosen;
 static uint8_t *arena;
 
-// One step, on the tasks' stack, where a fault ends the step and not the firmware.
-static bool step(uint16_t token, uint32_t position) {
+// On the tasks' stack, where a fault ends the call and not the firmware.
+static bool run(uintptr_t function) {
     const struct utvm_call call = {
-        .function = (uintptr_t)writer_run,
+        .function = function,
         .arguments = {(uintptr_t)arena WRITER_POOLS},
     };
     struct utvm_fault fault = {0};
+    return guard_call(NULL, &call, &fault) == UTVM_STATUS_OK;
+}
+
+// A model that takes blocks of steps has further inputs for them.
+#ifndef WRITER_PREFILL_INPUT_COUNT
+#define WRITER_PREFILL_INPUT_COUNT 0
+#define writer_step writer_run
+#endif
+
+static bool step(uint16_t token, uint32_t position) {
     *writer_input_0(arena) = token;
-#if WRITER_INPUT_COUNT > 1
+#if WRITER_INPUT_COUNT - WRITER_PREFILL_INPUT_COUNT > 1
     *writer_input_1(arena) = (int32_t)position;
 #else
     (void)position; // the model counts itself
 #endif
-    return guard_call(NULL, &call, &fault) == UTVM_STATUS_OK;
+    return run((uintptr_t)writer_step);
+}
+
+#if WRITER_PREFILL_INPUT_COUNT > 1
+#define BLOCK_TOKENS WRITER_INPUT_2_ELEMENTS
+#define BLOCK_TOKENS_AT writer_input_2
+#elif WRITER_PREFILL_INPUT_COUNT
+#define BLOCK_TOKENS WRITER_INPUT_1_ELEMENTS
+#define BLOCK_TOKENS_AT writer_input_1
+#endif
+
+// What blocks take of a prompt, without its last token: it scores the next one. Returns how many
+// tokens that is, and -1 for a fault.
+static int32_t prefill(const uint16_t *tokens, uint32_t count) {
+    uint32_t taken = 0u;
+#if WRITER_PREFILL_INPUT_COUNT
+    for (; taken + BLOCK_TOKENS < count; taken += BLOCK_TOKENS) {
+        for (uint32_t i = 0u; i < BLOCK_TOKENS; i++) {
+            BLOCK_TOKENS_AT(arena)[i] = tokens[taken + i];
+        }
+#if WRITER_PREFILL_INPUT_COUNT > 1
+        for (uint32_t i = 0u; i < WRITER_INPUT_3_ELEMENTS; i++) {
+            writer_input_3(arena)[i] = (int32_t)(taken + i);
+        }
+#endif
+        if (!run((uintptr_t)writer_prefill)) {
+            return -1;
+        }
+    }
+#else
+    (void)tokens;
+    (void)count;
+#endif
+    return (int32_t)taken;
 }
 
 static uint16_t choose(struct sampler *sampler) {
@@ -86,16 +129,22 @@ static void write_text(const char *prompt) {
     }
     print(prompt);
     writer_reset(arena);
-    uint64_t ticks = 0u;
-    uint32_t position = 0u;
-    uint16_t token = tokens[0];
+    const uint64_t start = chosen->ticks(chosen->context);
+    const int32_t taken = prefill(tokens, given);
+    uint64_t of_prompt = chosen->ticks(chosen->context) - start, ticks = 0u;
+    if (taken < 0) {
+        print("\nerror: a fault stopped the model\n");
+        return;
+    }
+    uint32_t position = (uint32_t)taken;
+    uint16_t token = tokens[position];
     while (position < vocabulary.length) {
         const uint64_t before = chosen->ticks(chosen->context);
         if (!step(token, position)) {
             print("\nerror: a fault stopped the model\n");
             return;
         }
-        ticks += chosen->ticks(chosen->context) - before;
+        *(position < given ? &of_prompt : &ticks) += chosen->ticks(chosen->context) - before;
         position++;
         token = position < given ? tokens[position] : choose(&sampler);
         if (token == vocabulary.end) {
@@ -108,7 +157,11 @@ static void write_text(const char *prompt) {
     print("\n");
     print_number(position);
     print(" tokens in ");
-    print_number(ticks);
+    print_number(of_prompt + ticks);
+    print(", of which the prompt's ");
+    print_number(given);
+    print(" took ");
+    print_number(of_prompt);
     print(chosen == &timer ? " ticks of the timer\n" : " modelled cycles\n");
 }
 

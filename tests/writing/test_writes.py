@@ -75,8 +75,8 @@ def test_the_command_line_streams_a_text(
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == text
     count = len(found["tokens"]) + 1
-    assert shown[1].startswith(f"{count} tokens, 2 of the prompt, in ")
-    assert (found["tokens"][-1] == 0) == (len(shown) == 2)
+    assert shown[1].startswith(f"{count} tokens in ") and shown[2].startswith("  2 of the prompt (")
+    assert (found["tokens"][-1] == 0) == (len(shown) == 3)
     fewer = run_json(capsys, model, *options, "--tokens", "3")
     assert fewer["tokens"] == found["tokens"][:3]
     best = run_json(capsys, model, *options, "--temperature", "0")

@@ -12,8 +12,10 @@ from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.outputs import check_outputs
 from utvm_deploy.base.results import Result, plain_object
-from utvm_deploy.frontend.formats import quantized_tflite
-from utvm_deploy.frontend.tflite import load_bytes
+from utvm_deploy.base.temporary import TemporaryFolder
+from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
+from utvm_deploy.frontend.formats import prefilled_tflite, quantized_tflite
+from utvm_deploy.frontend.tflite import load_bytes, load_model
 from utvm_deploy.graph.macs import total_macs
 from utvm_deploy.graph.model import Graph
 from utvm_deploy.oracle.signed import check_same_values
@@ -22,7 +24,7 @@ from utvm_deploy.results.inspecting.facts import graph_svg
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from utvm_deploy.api.steps import Chosen
+    from utvm_deploy.api.steps import Chosen as ChosenOptions
 
 SCHEMA = "utvm.convert/1"
 _ENDING = ".tflite"
@@ -89,8 +91,9 @@ def convert(
     model: str | Path,
     output: str | Path | None = None,
     *,
+    prefill: str | Path | None = None,
     write: bool = True,
-    **chosen: Unpack[Chosen],
+    **chosen: Unpack[ChosenOptions],
 ) -> ConvertResult:
     """The .tflite file of a quantized .onnx or .pt2 model; ``quantize`` takes float models.
 
@@ -101,6 +104,9 @@ def convert(
     ``output``, or without ``write``, nothing is written, and ``save`` of the result can do so.
     ``chosen`` are ``inputs``, ``signature``, ``states``, ``stream`` and ``image_input`` of
     ``compile``.
+
+    ``prefill`` is a .tflite file of the same module, exported for a block of several steps. The
+    result has it as the signature "prefill", with the weights and scales of ``model``.
 
     ``data`` of the result are the bytes of the file. Raises ModelError for a file that is not
     quantized or cannot be imported, and UsageError for an ``output`` with another ending.
@@ -113,14 +119,25 @@ def convert(
     source = Path(model)
     target = None if output is None else _checked(source, Path(output))
     with steps.chosen_of({**chosen}):
-        data = quantized_tflite(source)
         # Nothing is written that other functions do not read.
-        graph = load_bytes(data, source.stem, str(source))
-        if source.suffix.lower() == _ENDING:
-            check_same_values(source, data, graph)
+        if prefill is not None:
+            data = prefilled_tflite(source, Path(prefill))
+            graph = _read_whole(data, source)
+        else:
+            data = quantized_tflite(source)
+            graph = load_bytes(data, source.stem, str(source))
+            if source.suffix.lower() == _ENDING:
+                check_same_values(source, data, graph)
     if target is not None and write:
         write_atomically(target, lambda file: file.write(data))
     return ConvertResult(source, target, data, graph)
+
+
+def _read_whole(data: bytes, source: Path) -> Graph:
+    """The graph of a file with a step and a block."""
+    with TemporaryFolder("utvm-convert") as folder, given_only(Chosen()):
+        (folder / f"{source.stem}.tflite").write_bytes(data)
+        return load_model(folder / f"{source.stem}.tflite", is_quiet=True)
 
 
 def _checked(source: Path, output: Path) -> Path:

@@ -127,12 +127,15 @@ def _put_together(layer: FileLayer, calls: Sequence[LayerRun]) -> Array:
     return np.concatenate(parts)
 
 
-def checked_inputs(compiled: CompiledModel, inputs: Sequence[Array]) -> list[Array]:
+def checked_inputs(
+    compiled: CompiledModel, inputs: Sequence[Array], wanted: Sequence[Buffer] = ()
+) -> list[Array]:
     """An array for each input as the model wants it; a missing leading dimension of 1 is added.
 
-    Raises ModelError for another number, shape or type: values are never converted silently.
+    ``wanted`` are the inputs that are given if these are not all. Raises ModelError for another
+    number, shape or type: values are never converted silently.
     """
-    wanted = compiled.taken
+    wanted = wanted or compiled.taken
     if len(inputs) != len(wanted):
         raise ModelError(f"{compiled.name} takes {len(wanted)} input(s), {len(inputs)} given")
     return [

@@ -131,6 +131,35 @@ class DeviceModel(Tabled):
         (ticks,) = call.ticks.all
         return ticks
 
+    def step(self, inputs: Sequence[Array]) -> tuple[tuple[Array, ...], int]:
+        """Outputs and ticks of a step of a model that also takes blocks; else of a run."""
+        if self.compiled.prefill is None:
+            return self.run(inputs)
+        ticks = self._call_part("step", self.compiled.step_inputs, inputs)
+        return self.outputs(), ticks
+
+    def prefill(self, inputs: Sequence[Array]) -> int:
+        """Take a block of steps, which changes the state alone; the ticks that it took.
+
+        Raises ModelError if the model takes no blocks, and for places that do not exist.
+        """
+        if self.compiled.prefill is None:
+            raise ModelError(f"{self.compiled.name} takes no blocks of steps; run each step")
+        return self._call_part("prefill", self.compiled.block_inputs, inputs)
+
+    def _call_part(self, part: str, wanted: Sequence[Buffer], inputs: Sequence[Array]) -> int:
+        self._check()
+        arrays = checked_inputs(self.compiled, inputs, wanted)
+        for array, buffer in zip(arrays, wanted, strict=True):
+            self._session.write(self._arena + buffer.offset, array.tobytes())
+        name = f"{self.compiled.name}_{part}"
+        given = (self._arena, *self._pools.addresses)
+        ticks = self.call_function(
+            name, *given, timeout_s=self.timeout_s, blocks=self._pools.blocks
+        ).ticks.all
+        check_statuses(self)
+        return ticks[0]
+
     def run_layers(
         self,
         *inputs: Array,

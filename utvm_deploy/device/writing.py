@@ -91,24 +91,34 @@ def _power(below: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 class Step(NamedTuple):
-    """A run of the model: the token that it read, the next one, and what it took."""
+    """A step, or a block of them: the last token that it read, the next one, and what it took."""
 
     token: int
     following: int
     ticks: int
+    tokens: int = 1  # that it read
 
 
 def check_writer(compiled: CompiledModel, vocabulary: Vocabulary) -> None:
     """ModelError for a model that does not read a token, and perhaps its position, and score all.
 
-    It has one or two inputs of one integer each, and one output: a score of each piece.
+    It has one or two inputs of one integer each, and one output: a score of each piece. A block
+    takes several tokens, and perhaps the position of the first one or of each.
     """
-    inputs, outputs = compiled.inputs, compiled.outputs
+    inputs, outputs = compiled.step_inputs, compiled.outputs
     takes = [(one.dtype in _INTEGERS and np.prod(one.shape) == 1) for one in inputs]
     if not 1 <= len(takes) <= 2 or not all(takes) or len(outputs) != 1:
         raise ModelError(
             f"{compiled.name} does not write: a model that does takes a token and its position, "
             "an int32 or int64 each, and has one output; export one step of it"
+        )
+    blocks = compiled.block_inputs
+    sizes = [int(np.prod(one.shape)) for one in blocks]
+    is_usual = len(blocks) == len(inputs) and all(one.dtype in _INTEGERS for one in blocks)
+    if blocks and not (is_usual and all(one in (1, sizes[0]) for one in sizes)):
+        raise ModelError(
+            f"{compiled.name} has a block of steps that takes no tokens with positions; export "
+            "it with a token for each step, and with the first position or all"
         )
     if np.prod(outputs[0].shape) != len(vocabulary.pieces):
         raise ModelError(
@@ -122,17 +132,29 @@ def write(
 ) -> Iterator[Step]:
     """The runs of a text that begins with these tokens, as each is done.
 
-    It ends with the token ``end``, or when the cache is full. The state of the model is cleared
-    before it.
+    Blocks take what they can of the tokens in front of the last one; steps take the others. It ends
+    with the token ``end``, or when the cache is full. The state of the model is cleared before it.
     """
     check_writer(model.compiled, vocabulary)
-    inputs, output = model.compiled.inputs, model.compiled.outputs[0]
+    inputs, output = model.compiled.step_inputs, model.compiled.outputs[0]
     model.reset_state()
-    token = begin[0]
-    for position in range(vocabulary.length):
+    taken = 0
+    blocks = model.compiled.block_inputs
+    size = int(np.prod(blocks[0].shape)) if blocks else len(begin)
+    while taken + size < len(begin):
+        places = np.arange(taken, taken + size)
+        given = [
+            np.resize(np.asarray(value, one.dtype), one.shape)
+            for value, one in zip((begin[taken : taken + size], places), blocks, strict=False)
+        ]
+        ticks = model.prefill(given)
+        taken += size
+        yield Step(begin[taken - 1], begin[taken], ticks, size)
+    token = begin[taken]
+    for position in range(taken, vocabulary.length):
         values = zip((token, position), inputs, strict=False)
         arrays = [np.full(one.shape, value, one.dtype) for value, one in values]
-        (scores,), ticks = model.run(arrays)
+        (scores,), ticks = model.step(arrays)
         if position + 1 < len(begin):
             following = begin[position + 1]
         else:

@@ -65,7 +65,7 @@ def assemble(
         raise _unsupported(problems, has_unknown=bool(unknown))
     graph = Graph(
         name, tensors, tuple(operators), source.inputs, source.outputs, digest, source.states
-    )
+    ).replaced(prefill=source.prefill)
     return with_states(with_own_outputs(compacted(graph)))
 
 

@@ -59,6 +59,7 @@ from utvm_deploy.frontend.onnx.model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.relax.facts import is_relax, loaded
 from utvm_deploy.frontend.relax.road import load_tvm, module_of_text, relax_model
 from utvm_deploy.frontend.tflite_images import with_image
+from utvm_deploy.frontend.tflite_prefill import joined, with_block
 from utvm_deploy.frontend.torch.export import load_torch, torch_to_model
 from utvm_deploy.frontend.trained import with_trained
 from utvm_deploy.graph.quantize_hint import quantize_command
@@ -168,6 +169,7 @@ def _told(choice: Choice) -> dict[str, object]:
     """What the child learns of a choice."""
     return {
         "subgraph": choice.subgraph,
+        "block": choice.block,
         "shapes": choice.shapes or {},
         "mends_axes": choice.mends_axes,
         "is_signed": False,
@@ -232,6 +234,19 @@ def quantized_tflite(path: Path) -> bytes:
     if data is None or is_relax(data):
         raise ModelError(f"{path} is a float model; quantize it: {quantize_command(path)}")
     return data
+
+
+def prefilled_tflite(path: Path, block: Path) -> bytes:
+    """The .tflite file of a step, with a second signature: a block of steps, of another file.
+
+    Raises ModelError for a block that is none of this step, and for files that become no .tflite
+    file.
+    """
+    told: dict[str, object] = {"shapes": {}, **_rewritten((), None, None)}
+    if path.suffix.lower() not in CONVERTERS:
+        told = _told(_choice(path))
+    told["prefill"] = {"path": str(block.resolve()), "sha256": _content(block)}
+    return _kept_or_made(path, told)
 
 
 def kinds_in(path: Path) -> tuple[str, ...]:
@@ -349,7 +364,7 @@ def main(path: Path, folder: Path) -> int:
     states: list[tuple[str, str]] = [(found, left) for found, left in chosen.pop("states")]
     stream, words, weights = (chosen.pop(name) for name in ("stream", "image", "weights"))
     try:
-        if states or stream or words or not converter:
+        if states or stream or words or not converter or "prefill" in chosen:
             load_schema(path)
         if converter:
             converter.load(path)
@@ -357,11 +372,18 @@ def main(path: Path, folder: Path) -> int:
             load_tvm()
         limit_import()
         with given_only(Chosen(shapes, states=tuple(states))):
+            block, prefill = chosen.pop("block", None), chosen.pop("prefill", None)
             made = converter.convert(path) if converter else _chosen(path, chosen)
         if weights:
             made = with_trained(made, path, weights)
         if states or stream or words:
             made = _rewrite(path, made, states, stream, words)
+        if block is not None:
+            other = _chosen(path, chosen | {"subgraph": block, "shapes": {}})
+            other = _rewrite(path, other, states, None, None) if states else other
+            made = _joined(path, made, other, is_one=True)
+        if prefill is not None:
+            made = _joined(path, made, _read_block(Path(prefill["path"])), is_one=False)
         (folder / _RESULT).write_bytes(made)
         return 0
     except Exception as exc:
@@ -375,6 +397,23 @@ def _chosen(path: Path, chosen: dict[str, Any]) -> bytes:
         return chosen_file(path.read_bytes(), **chosen)
     except ModelError as exc:
         raise type(exc)(f"{path}: {exc}") from exc
+
+
+def _read_block(path: Path) -> bytes:
+    converter = CONVERTERS.get(path.suffix.lower())
+    if converter is None:
+        return path.read_bytes()
+    converter.load(path)
+    return converter.convert(path)
+
+
+def _joined(path: Path, step: bytes, block: bytes, *, is_one: bool) -> bytes:
+    try:
+        if is_relax(step) or is_relax(block):
+            raise ModelError("a step or its block becomes no .tflite file: it has no state")
+        return joined(step, block) if is_one else with_block(step, block)
+    except ModelError as exc:
+        raise ModelError(f"{path}: {exc}") from exc
 
 
 def _rewrite(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from utvm_deploy.base.errors import ModelError
@@ -24,7 +25,7 @@ from utvm_deploy.frontend.tflite_dense import densified
 from utvm_deploy.frontend.tflite_flat import with_main
 from utvm_deploy.frontend.tflite_tables import called_subgraphs, metadata_of, read_file
 from utvm_deploy.graph.check import check_graph
-from utvm_deploy.graph.model import Graph
+from utvm_deploy.graph.model import Graph, Prefill
 from utvm_deploy.graph.names import with_short_names
 from utvm_deploy.graph.stream import METADATA, StreamFacts
 
@@ -71,6 +72,9 @@ def load_bytes(
     names: list[str] = []
     try:
         source = read_file(data)
+        told = metadata_of(data, Prefill.METADATA)
+        if told is not None:
+            source = replace(source, prefill=Prefill.of_json(told, len(source.inputs)))
         names += (tensor.name for tensor in source.tensors)
         graph = assemble(source, name, hashlib.sha256(data).hexdigest(), custom)
         check_graph(graph)

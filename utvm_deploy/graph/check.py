@@ -89,6 +89,7 @@ def _check_inputs(graph: Graph) -> set[int]:
             raise ModelError(f"model input '{tensor.name}' is listed twice")
         _check_boundary(graph, tensor, "input")
         defined.add(number)
+    first = graph.found_states
     for found, left in graph.states:
         one, other = graph.tensors[found], graph.tensors[left]
         if found in defined or one.data is not None:
@@ -99,7 +100,8 @@ def _check_inputs(graph: Graph) -> set[int]:
             other.quantization,
         ):
             raise ModelError(f"state '{one.name}' becomes '{other.name}', which is another tensor")
-        defined.add(found)
+        if found in first:  # an operator makes the others
+            defined.add(found)
     return defined
 
 

@@ -7,14 +7,16 @@ Everything here is frozen; a pass returns a new graph. Tensors are referred to b
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.readable import counted
 from utvm_deploy.base.results import one_line
 from utvm_deploy.graph.attributes import Attributes
@@ -116,6 +118,30 @@ class Training:
         return 1 + self.weights
 
 
+@dataclass(frozen=True)
+class Prefill:
+    """What a graph has that takes a step, and then a block of steps, of the same states.
+
+    The operators of the step come first, and its inputs. The block writes states only.
+    """
+
+    METADATA: ClassVar[str] = "utvm_prefill"  # the name of these facts in a file
+
+    inputs: int  # the last ones of the graph, which are those of the block
+    operators: int  # of the file; those from this position on are the block
+
+    @classmethod
+    def of_json(cls, text: str, inputs: int) -> Prefill:
+        """What a file has under that name; ModelError if it has not more inputs than the block."""
+        try:
+            made = cls(**json.loads(text))
+            if 0 < made.inputs < inputs and made.operators > 0:
+                return made
+        except (ValueError, TypeError, RecursionError):
+            pass
+        raise ModelError(f"its metadata {cls.METADATA} is damaged: {text:.60}")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """A model: tensors, operators in execution order, and which tensors go in and out."""
@@ -127,12 +153,15 @@ class Graph:
     outputs: tuple[int, ...]
     # SHA-256 of the model file, hexadecimal.
     digest: str
-    # States, kept between runs: the tensor that a run reads, and the one that it writes there.
+    # States, kept between runs: the tensor that a run reads, and the one that it writes there. One
+    # that a step writes, and then a block of steps, has a pair for each.
     states: tuple[tuple[int, int], ...] = ()
     # Set if a run takes some columns over time.
     stream: StreamFacts | None = None
     # Set if a run trains the model.
     training: Training | None = None
+    # Set if a run is a step, and then a block of steps.
+    prefill: Prefill | None = None
     # The format that kernels keep float32 weights in; their values are those of its numbers.
     number_format: NumberFormat | None = None
 
@@ -156,6 +185,18 @@ class Graph:
             if tensor.data is not None
         }
         return sum(sizes.values())
+
+    @property
+    def found_states(self) -> tuple[int, ...]:
+        """The states as a run finds them, without those that a step leaves for a block."""
+        between = {left for found, left in self.states if found != left}
+        return tuple(found for found, _ in self.states if found not in between)
+
+    @property
+    def left_states(self) -> tuple[int, ...]:
+        """The states as a run leaves them."""
+        between = {found for found, left in self.states if found != left}
+        return tuple(left for _, left in self.states if left not in between)
 
     def replaced(self, **changes: object) -> Graph:
         """A copy with some fields changed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import islice
 
 from utvm_deploy.base.errors import ModelError, UsageError
 from utvm_deploy.boards.board import Board
@@ -47,29 +46,37 @@ def write_text(args: argparse.Namespace, board: Board, out: Output) -> int:
             model = device.load(compiled)
         out.part(args.prompt)
         steps: list[Step] = []
+        count, most = 0, _most(args, begin)
         try:
-            for step in islice(write(model, vocabulary, begin, sampler), _most(args, begin)):
+            for step in write(model, vocabulary, begin, sampler):
                 steps.append(step)
-                if len(steps) >= len(begin) and step.following != vocabulary.end:
+                count += step.tokens
+                if count >= len(begin) and step.following != vocabulary.end:
                     out.part(vocabulary.pieces[step.following])
+                if count == most:
+                    break
         except KeyboardInterrupt:
             out.line()
-            raise KeyboardInterrupt(f"after {len(steps)} tokens") from None
+            raise KeyboardInterrupt(f"after {count} tokens") from None
         hello, is_modelled = model.device.hello, model.device.is_modelled
     out.line()
-    tokens = [step.following for step in steps[len(begin) - 1 :]]
+    written = count - len(begin)
+    tokens = [step.following for step in steps[len(steps) - written - 1 :]]
     ticks = sum(step.ticks for step in steps)
     modelled = "modelled " if is_modelled else ""
-    out.line(
-        f"{len(steps)} tokens, {len(begin)} of the prompt, in {ticks:,} {modelled}"
-        f"{hello.tick_unit} on {board.name}{_speed(len(steps), ticks, hello)}"
+    of_writing = sum(step.ticks for step in steps[len(steps) - written :])
+    parts = [(len(begin), "of the prompt", ticks - of_writing), (written, "written", of_writing)]
+    told = ", ".join(
+        f"{number} {what}{_speed(number, taken, hello)}" for number, what, taken in parts if number
     )
-    if tokens[-1] != vocabulary.end and len(steps) == vocabulary.length:
+    out.line(f"{count} tokens in {ticks:,} {modelled}{hello.tick_unit} on {board.name}:\n  {told}")
+    if tokens[-1] != vocabulary.end and count == vocabulary.length:
         out.line(f"the text ends here: the model's cache holds {vocabulary.length} tokens")
     out.result(
         "utvm.run/1",
         {
             **run_facts(board.name, compiled.name, ticks, hello, is_modelled),
+            "prompt_ticks": ticks - of_writing,
             "prompt": args.prompt,
             "text": "".join(vocabulary.pieces[one] for one in tokens if one != vocabulary.end),
             "tokens": tokens,
@@ -114,9 +121,9 @@ def _most(args: argparse.Namespace, begin: Sequence[int]) -> int | None:
 
 
 def _speed(tokens: int, ticks: int, hello: Hello) -> str:
-    """Empty if ticks are not time."""
+    """In ticks a token if these are not time."""
     if hello.tick_unit == "instructions":
-        return ""
+        return f" ({ticks // tokens:,} a token)"
     clock = hello.ticks_per_second
     rate = f" at {clock / 1e6:g} MHz" if hello.tick_unit == "cycles" else ""
-    return f": {tokens * clock / max(ticks, 1):,.0f} tokens a second{rate}"
+    return f" ({tokens * clock / max(ticks, 1):,.0f} a second{rate})"

@@ -10,7 +10,9 @@ from utvm_deploy.cli.output import Output
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Write the file and say what it holds."""
-    found = utvm_deploy.convert(args.model, args.output, write=not args.dry_run)
+    found = utvm_deploy.convert(
+        args.model, args.output, prefill=args.prefill, write=not args.dry_run
+    )
     out.line(found.headline)
     out.found(found.to_dict())
     return 0

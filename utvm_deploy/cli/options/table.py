@@ -51,7 +51,10 @@ SHAPES: Rows = (
         keyword="inputs",
         collect=kinds.shapes_of,
     ),
-    Option("--signature NAME", "which signature of a .tflite file that has several"),
+    Option(
+        "--signature NAME",
+        "which signature of a .tflite file that has several; STEP,BLOCK takes a step with a block",
+    ),
     Option(
         "--state IN=OUT...",
         "the model keeps output OUT, and reads it as input IN in the next run; zeros come first. "
@@ -528,6 +531,10 @@ CONVERT: Rows = (
         "`utvm quantize` takes float models"
     ),
     OUTPUT.but("the file to write", "-o, --output OUT.tflite", is_needed=True),
+    Option(
+        "--prefill BLOCK.tflite",
+        "add this block of several steps of the same module (utvm docs writer)",
+    ),
 )
 QUANTIZE: Rows = (
     MODEL.but("a float model: .tflite, .onnx or .pt2"),

@@ -71,7 +71,7 @@ def _lifetimes(graph: Graph) -> tuple[dict[int, int], dict[int, int], int]:
 
     Copies that depend on other layers are left out, which only makes the result smaller.
     """
-    starting = (*graph.inputs, *(found for found, _ in graph.states))
+    starting = (*graph.inputs, *graph.found_states)
     first = dict.fromkeys(starting, -1)
     last = dict.fromkeys(starting, 0)
     holder = {tensor: tensor for tensor in starting}  # whose bytes a tensor is
@@ -90,7 +90,7 @@ def _lifetimes(graph: Graph) -> tuple[dict[int, int], dict[int, int], int]:
             first[made] = last[made] = step
             holder[made] = made
         step += 1
-    kept = (*graph.outputs, *(left for _, left in graph.states))
+    kept = (*graph.outputs, *graph.left_states)
     last.update((holder[tensor], step) for tensor in kept if tensor in holder)
     return first, last, step
 

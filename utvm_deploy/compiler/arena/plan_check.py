@@ -44,7 +44,7 @@ class _Values:
         self.step = 0
         # A view holds no value, but those of its source or of its parts.
         self.held: dict[int, tuple[int, ...]] = {tensor: (tensor,) for tensor in offsets}
-        there = (*graph.inputs, *(found for found, _ in graph.states))
+        there = (*graph.inputs, *graph.found_states)
         self.first = {tensor: -1 for tensor in there if graph.tensors[tensor].has_place}
         self.last = dict(self.first)
         # Tensor -> where reads of it begin and end, in bytes from its start, and the step.
@@ -85,7 +85,7 @@ class _Values:
 
     def end(self) -> None:
         """Read the outputs of the graph, and the states that the next run needs."""
-        for tensor in (*self.graph.outputs, *(left for _, left in self.graph.states)):
+        for tensor in (*self.graph.outputs, *self.graph.left_states):
             for held in self.held[tensor]:
                 self._read(held, 0, self._size(held))
 

@@ -42,7 +42,7 @@ def state_views(graph: Graph, in_place: Collection[tuple[int, int, int]]) -> dic
             continue
         value = graph.operators[assigning].inputs[0]
         assert value is not None
-        reads = {position: graph.operators[position].outputs[0] for position in read[state]}
+        reads = {position: graph.operators[position].outputs[0] for position in read.get(state, ())}
         producer = made.get(value)
         # An output must outlive a reset.
         is_output = any(position == len(graph.operators) for position, _ in uses(value))

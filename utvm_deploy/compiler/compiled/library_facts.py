@@ -68,6 +68,10 @@ def check_facts(compiled: CompiledModel) -> None:
         _check_buffer("state", state, compiled.arena_bytes)
     if compiled.training is not None:
         _check_training(compiled.training, compiled)
+    if compiled.prefill is not None:
+        part = compiled.prefill
+        _within("inputs of a block", part.inputs, len(compiled.inputs) - 1, least=1)
+        _within("step_layers", part.step_layers, len(compiled.layers))
     for index, layer in enumerate(compiled.layers):
         _check_layer(index, layer, compiled)
     for pool in compiled.pools:

@@ -142,6 +142,14 @@ class TrainedPart:
 
 
 @dataclass(frozen=True)
+class PrefillPart:
+    """How a model takes a block of steps: ``NAME_prefill(arena)``; ``NAME_step`` takes one."""
+
+    inputs: int  # the last ones of the model, which are those of the block
+    step_layers: int  # the first ones; the rest is the block
+
+
+@dataclass(frozen=True)
 class ArenaUse:
     """Bytes of the arena that hold one thing from layer ``first`` to layer ``last``."""
 
@@ -333,6 +341,8 @@ class CompiledModel(Result):
     loops: tuple[Loop, ...] = field(default=(), metadata={"is_added": True})
     # Set if it trains on the device; then ``NAME_run`` has the first layers only.
     training: TrainedPart | None = field(default=None, metadata={"is_added": True})
+    # Set if it takes a step or a block of steps; ``NAME_run`` takes both, one after the other.
+    prefill: PrefillPart | None = field(default=None, metadata={"is_added": True})
 
     @property
     def externals(self) -> tuple[ExternalLibrary, ...]:
@@ -400,6 +410,16 @@ class CompiledModel(Result):
         return self.inputs if self.input_rows is None else (self.input_rows.buffer,)
 
     @property
+    def step_inputs(self) -> tuple[Buffer, ...]:
+        """The inputs without those of a block of steps."""
+        return self.inputs[: len(self.inputs) - len(self.block_inputs)]
+
+    @property
+    def block_inputs(self) -> tuple[Buffer, ...]:
+        """The inputs of a block of steps; none if the model takes no blocks."""
+        return () if self.prefill is None else self.inputs[-self.prefill.inputs :]
+
+    @property
     def pool_bytes(self) -> int:
         """Bytes of all pools."""
         return sum(pool.size_bytes for pool in self.pools)
@@ -421,6 +441,7 @@ class CompiledModel(Result):
             "check_library": self.external is not None,
             "initialize": bool(self.initialized),
             **dict.fromkeys(("reset", "train_step", "store", "restore"), self.training is not None),
+            **dict.fromkeys(("step", "prefill"), self.prefill is not None),
         }
         load = () if self.load_function is None else (self.load_function,)
         wanted = (f"{self.name}_{one}" for one, is_there in functions.items() if is_there)

@@ -16,6 +16,7 @@ from utvm_deploy.compiler.emission.pools import (
     pool_manual,
     pool_parameters,
 )
+from utvm_deploy.compiler.emission.prefill import parts_header
 from utvm_deploy.compiler.emission.rows import push_header
 from utvm_deploy.compiler.emission.training import training_header
 from utvm_deploy.compiler.options import MODEL_STACK_BYTES
@@ -42,6 +43,7 @@ def _parts(model: CompiledModel) -> Iterator[str]:
         macro = f"{model.name.upper()}_{direction.upper()}_{index}"
         yield from _buffer_macros(macro, buffer, has_place=has_place)
     yield from _run_functions(model)
+    yield parts_header(model)
     yield load_header(model.name, model.pools)
     yield _reset_function(model)
     yield places_header(model)

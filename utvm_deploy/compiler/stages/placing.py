@@ -55,7 +55,9 @@ def placed(plan: KernelPlan) -> Placed:
         plan_arena(graph, sequence),
         tuple(one for one in called if one is not None),
         request.options.float_math == FAST,
-        has_loops=not (request.backends or request.options.whole_layers or rows or graph.training),
+        has_loops=not any(
+            (request.backends, request.options.whole_layers, rows, graph.training, graph.prefill)
+        ),
     )
     pools = request.pools
     if held.pool is not None:

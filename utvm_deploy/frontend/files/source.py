@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.graph.model import Operator, Tensor
+from utvm_deploy.graph.model import Operator, Prefill, Tensor
 from utvm_deploy.graph.names import short_name
 
 #: A field of an options table.
@@ -46,6 +46,8 @@ class ModelFile:
     subgraphs: int = 1
     # As ``Graph.states``: the tensor that a run finds, and the one that it writes.
     states: tuple[tuple[int, int], ...] = ()
+    # Set if the operators are those of a step, and then those of a block of steps.
+    prefill: Prefill | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,8 @@ from utvm_deploy.frontend.files.limits import MAX_OPERATORS, MAX_RANK, MAX_TENSO
 from utvm_deploy.graph.names import short_name
 
 Shape = tuple[int, ...]
+#: The names of two signatures that are taken together: a step, and a block of steps.
+STEP, BLOCK = "decode", "prefill"
 #: What an extent may be that the file does not know, in a message that asks for it.
 _EXAMPLE = 32
 
@@ -31,6 +33,7 @@ class Choice:
     """How a file is rewritten before it is read, and messages for the user."""
 
     subgraph: int | None = None  # the only one that stays, with those that it calls
+    block: int | None = None  # this one stays, too: a block of steps of the other one
     shapes: Mapping[int, Shape] | None = None  # of all inputs, by the number of the tensor
     mends_axes: bool = False  # quantized_dimension of rows is beyond their only dimension
     unsigned: frozenset[int] = frozenset()  # numbers of the uint8 tensors, if quantized
@@ -62,7 +65,7 @@ def choice_of(data: bytes) -> Choice:
         # Objects of the schema's readers are made for each of these.
         if max(model.SignatureDefsLength(), model.SubgraphsLength()) > MAX_OPERATORS:
             return Choice()
-        number, notes = _signature(model)
+        number, block, notes = _signature(model)
         subgraph = model.Subgraphs(number or 0)
         if subgraph is None or subgraph.InputsLength() > MAX_TENSORS:
             return Choice()
@@ -77,7 +80,7 @@ def choice_of(data: bytes) -> Choice:
     if axis:
         more += (f"quantized_dimension {axis} of tensors with one dimension is read as 0",)
     given = chosen_now().states, chosen_now().stream, chosen_now().words
-    return Choice(number, shapes, axis != 0, unsigned, (*notes, *more), *given)
+    return Choice(number, block, shapes, axis != 0, unsigned, (*notes, *more), *given)
 
 
 def _wrong_axis(tensor: Any) -> int:
@@ -94,29 +97,36 @@ def _is_unsigned(tensor: Any) -> bool:
     return table is not None and table.ScaleLength() == 1 == table.ZeroPointLength()
 
 
-def _signature(model: Any) -> tuple[int | None, tuple[str, ...]]:
-    """The subgraph that stays, None if all do, and messages on its variables."""
+def _signature(model: Any) -> tuple[int | None, int | None, tuple[str, ...]]:
+    """The subgraph that stays, None if all do, that of a block, and messages on variables."""
     found = {
         text_of(one.SignatureKey(), "a signature"): one.SubgraphIndex()
         for one in map(model.SignatureDefs, range(model.SignatureDefsLength()))
     }
-    name = chosen_now().signature
-    if name is not None and name not in found:
+    name, comma, block = (chosen_now().signature or "").partition(",")
+    if not name and sorted(found) == [STEP, BLOCK]:
+        (name, block), comma = (STEP, BLOCK), ","
+    for one in (name, block) if comma else ():
+        if one not in found:
+            name = one
+    if (name or comma) and name not in found:
         raise ModelError(
             f"the file has no signature '{name}'; its signatures: {', '.join(found)}"
             if found
             else f"the file has no signatures, so there is no '{name}' to choose"
         )
+    if comma:
+        return found[name], found[block], ()
     numbers = set(found.values())
-    if name is None and len(numbers) > 1:
+    if not name and len(numbers) > 1:
         names = ", ".join(f"'{one}'" for one in found)
         raise ModelError(
             f"the file has the signatures {names}; choose one, such as --signature {min(found)}"
         )
     if not numbers or numbers == {0}:
-        return None, ()
-    chosen = found[name] if name is not None else numbers.pop()
-    return chosen, _shared(model, chosen, found)
+        return None, None, ()
+    chosen = found[name] if name else numbers.pop()
+    return chosen, None, _shared(model, chosen, found)
 
 
 def _shared(model: Any, chosen: int, signatures: Mapping[str, int]) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ def with_states(
         kept.append(
             (found, left, schema.zeros(tensor) if first is None else _stored(tensor, first))
         )
-    keep(model, kept)
+    keep(model, kept, [name.encode() for name, _ in states])
     _take_away(model, {found for found, _ in pairs}, {left for _, left in pairs})
     return schema.model_bytes(model)
 
@@ -78,10 +78,11 @@ def _stored(tensor: Any, value: Array) -> Array:
     return np.asarray(np.clip(steps, limits.min, limits.max).astype(like.dtype).reshape(like.shape))
 
 
-def keep(model: Any, states: Sequence[tuple[int, int, Array]]) -> None:
+def keep(model: Any, states: Sequence[tuple[int, int, Array]], names: Sequence[bytes] = ()) -> None:
     """Make variables of these: the tensor that a run finds, the one it leaves, and the first value.
 
     Operators of the file write the one that is left, and none writes the one that is found.
+    ``names`` are those of the variables; by default, of the tensors that a run finds.
     """
     from utvm_deploy.frontend.files import tflite_schema as schema
 
@@ -90,11 +91,12 @@ def keep(model: Any, states: Sequence[tuple[int, int, Array]]) -> None:
     schema.set_options(once, "CallOnceOptions", initSubgraphIndex=len(model.subgraphs))
     first = schema.new_subgraph(model, b"states")
     reads, assigns = [], []
-    for found, left, value in states:
+    for index, (found, left, value) in enumerate(states):
         tensor = graph.tensors[found]
+        name = names[index] if names else tensor.name
         start = schema.new_tensor(model, first, tensor, b"first", tensor.type, tensor.quantization)
         schema.add_constant(model, first.tensors[start], value)
-        unset, handle = (_handle(model, where, tensor.name) for where in (first, graph))
+        unset, handle = (_handle(model, where, name) for where in (first, graph))
         first.operators += [unset, _assign(model, unset, start)]
         read = schema.new_operator(model, "READ_VARIABLE", 1, handle.outputs, [found])
         reads += [handle, read]

@@ -8,7 +8,7 @@ writes the state for the next run. A read after an assignment gives the assigned
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from utvm_deploy.base.errors import ModelError
@@ -78,7 +78,11 @@ def resolve_variables(source: ModelFile) -> ModelFile:
     variables: dict[tuple[str, str], _Variable] = {}
     handles, initialized = _Handles(variables), set[int]()
     tensors, operators = list(source.tensors), list[SourceOperator]()
+    states: list[tuple[int, int]] = []
+    cut = None if source.prefill is None else source.prefill.operators
     for op in source.operators:
+        if op.index == cut:  # a block finds what steps left, and not what this step computes
+            operators += _written(variables.values(), tensors, states)
         if op.kind == _HANDLE:
             handles.name(op)
         elif op.kind == ONCE:
@@ -99,20 +103,14 @@ def resolve_variables(source: ModelFile) -> ModelFile:
         else:
             operators.append(op)
     _check_called(source)
-    found = {v.found: v for v in variables.values() if v.found is not None}
-    states: list[tuple[int, int]] = []
-    for number, variable in found.items():
-        last = variable.assigned
-        if last is None:  # what is never assigned is a constant
+    operators += _written(variables.values(), tensors, states)
+    kept, constants = {number for pair in states for number in pair}, set[int]()
+    for variable in variables.values():
+        number = variable.found
+        if number is not None and number not in kept:  # what is never assigned is a constant
             assert variable.first is not None, "_read demands it"
             tensors[number] = replace(tensors[number], data=variable.first.data, first=None)
-            continue
-        states.append((number, len(tensors)))
-        operators.append(replace(last, inputs=last.inputs[1:], outputs=(len(tensors),)))
-        tensors.append(
-            replace(tensors[number], name=f"{variable.name} (next)", source=None, first=None)
-        )
-    constants = {number for number, v in found.items() if v.assigned is None}
+            constants.add(number)
     resolved = (
         _moving(op) if op.kind == _READ and op.inputs[0] in constants else op for op in operators
     )
@@ -122,6 +120,22 @@ def resolve_variables(source: ModelFile) -> ModelFile:
         operators=tuple(replace(op, tensors=tuple(tensors)) for op in resolved),
         states=tuple(states),
     )
+
+
+def _written(
+    variables: Iterable[_Variable], tensors: list[Tensor], states: list[tuple[int, int]]
+) -> Iterator[SourceOperator]:
+    """The operators that write the states for what comes next, which finds them there."""
+    for variable in variables:
+        last, number = variable.assigned, variable.found
+        if last is None or number is None:
+            continue
+        states.append((number, len(tensors)))
+        yield replace(last, inputs=last.inputs[1:], outputs=(len(tensors),))
+        variable.found, variable.assigned = len(tensors), None
+        tensors.append(
+            replace(tensors[number], name=f"{variable.name} (next)", source=None, first=None)
+        )
 
 
 def called_once(main: ModelFile, subgraphs: int) -> list[int]:

@@ -218,6 +218,8 @@ class _Converter:
         kind, source = pending.node.kind, pending.arguments[0]
         if isinstance(source, Flattened):
             source = source.image
+        if kind in ("Add", "Sub", "Mul") and (plain := self._integers_of(pending)) is not None:
+            return plain
         if not isinstance(source, Quantized) or not self.store.scale_of(source).is_quantized:
             return None
         if kind in qdq_elementwise.FIXED_RANGES:
@@ -228,6 +230,17 @@ class _Converter:
             # A Clip may move all values to a limit that the scale of its input does not reach.
             return scale if pending.low <= high and pending.high >= low else None
         return None
+
+    def _integers_of(self, pending: Pending) -> Scale | None:
+        """The plain integers that all operands are, such as places; None if they are others."""
+        found = set()
+        for value in pending.arguments:
+            if isinstance(value, Quantized):
+                found.add(self.store.scale_of(value))
+            elif not isinstance(value, Constant) or value.data.dtype.kind != "i":
+                return None
+        is_plain = len(found) == 1 and all(one.dtype in ("int32", "int64") for one in found)
+        return found.pop() if is_plain else None
 
     def _postpone(self, node: Node) -> None:
         if node.kind == "Add" and len(node.inputs) == 2:

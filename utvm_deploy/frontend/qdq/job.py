@@ -12,7 +12,6 @@ import numpy as np
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.qdq.operators import Array, Node
 from utvm_deploy.frontend.qdq.values import (
-    FLOAT,
     Constant,
     Flattened,
     Pending,
@@ -152,10 +151,10 @@ def real_bias(job: Job, position: int, outputs: int) -> Array:
 
 
 def operand_of(job: Job, value: Constant) -> tuple[Array, Scale]:
-    """A constant operand and its scale; of an operator in float32, real numbers."""
+    """A constant operand and its scale; of an operator in float32 or integers, plain numbers."""
     real = np.asarray(value.real, np.float64)
     if not job.scale.is_quantized:
-        return real.astype(np.float32), FLOAT
+        return real.astype(job.scale.dtype), job.scale
     if not real.any():
         # Zeros have any scale. One that is far from the result's would be undefined in LiteRT.
         scale = Scale(job.scale.scale, 0, job.scale.dtype)

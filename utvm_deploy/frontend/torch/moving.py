@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -39,13 +40,32 @@ def _index_put(tensors: Tensors, call: Call) -> Stated:
     if isinstance(places, list):
         given = [(axis, one) for axis, one in enumerate(places) if one is not None]
         axis, places = given[0] if len(given) == 1 else (0, "")
-    size = math.prod(tensors.shapes.get(str(places), (0,)))
-    if size != 1 or call["accumulate"]:
+    nodes = {str(one.name): one for one in call.node.all_input_nodes}
+    first = _first_place(tensors, nodes.get(str(places)))
+    if first is None or call["accumulate"]:
         raise Node(call.index, aten_name(call.node.target), (), (call.name,)).unsupported(
-            "it writes to several places, or adds; write to one place, such as cache[:, place] = x"
+            "it writes to several places, or adds; write to one place, such as cache[:, place] = "
+            "x, or to places in a row, such as place + torch.arange(8)"
         )
     values = call["values"] or call["source"]
-    return Stated("TensorScatter", (str(call["self"]), str(values), str(places)), {"axis": axis})
+    return Stated("TensorScatter", (str(call["self"]), str(values), first), {"axis": axis})
+
+
+def _first_place(tensors: Tensors, node: Any) -> str | None:
+    """Of one place that is computed, or of it and those behind it; None of other places."""
+
+    def size(one: Any) -> int:
+        return math.prod(tensors.shapes.get(str(one), (0,)))
+
+    if size(node) == 1:
+        return str(node)
+    if node is None or node.op != "call_function" or aten_name(node.target) != "add":
+        return None
+    for place, more in (node.args[:2], node.args[1::-1]):
+        behind = tensors.constants.get(str(more))
+        if size(place) == 1 and behind is not None and not (behind - np.arange(behind.size)).any():
+            return str(place)
+    return None
 
 
 def _select(tensors: Tensors, call: Call) -> Stated:

@@ -38,7 +38,7 @@ class _Found:
 def shift_states(graph: Graph) -> Graph:
     """Let states that are joined with new elements shift in place."""
     found = [one for one in (_pattern(graph, state) for state in graph.states) if one is not None]
-    if not found:
+    if not found or graph.prefill is not None:  # whose states have several pairs
         return graph
     tensors, states = list(graph.tensors), dict(graph.states)
     changes: dict[int, Operator] = {}
