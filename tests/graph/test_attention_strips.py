@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attention_net import AttentionNet
+from graph_interpreter import run_graph
 from host_model import HostModel
+from tflite_writer import ModelWriter
 
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
@@ -68,6 +70,35 @@ def test_the_bytes_are_those_of_the_whole_layers(number: int, rows: int, tmp_pat
         outputs.append(HostModel(compiled, tmp_path).run(arrays)[0])
     np.testing.assert_array_equal(outputs[0], outputs[1])
     assert outputs[0].std() > 10
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "values"),
+    [
+        ((1, 1, 5, 4), (1, 2, 4, 6), (1, 1, 6, 3)),  # one left side for two right ones
+        ((5, 4), (2, 4, 6), (2, 6, 3)),
+        ((1, 4), (4, 6), (6, 3)),  # one row
+    ],
+)
+def test_sides_with_fewer_matrices_are_cut_by_the_same_rows(
+    left: tuple[int, ...], right: tuple[int, ...], values: tuple[int, ...], tmp_path: Path
+) -> None:
+    m, options = ModelWriter(), ("BatchMatMulOptions", {})
+    outer = np.broadcast_shapes(left[:-2], right[:-2])
+    sides = [m.input(left), m.input(right)]
+    scores = m.node("BATCH_MATMUL", sides, (*outer, left[-2], right[-1]), options, scale=0.4)
+    sides = [m.softmax(scores), m.input(values)]
+    m.output(m.node("BATCH_MATMUL", sides, (*outer, left[-2], values[-1]), options))
+    graph = load_model(m.save(tmp_path / "net.tflite"))
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-128, 128, shape).astype(np.int8) for shape in (left, right, values)]
+    whole = run_graph(graph, arrays)[graph.outputs[0]]
+    for first, last in chains_of(graph):
+        rows = Fraction(2 if left[-2] > 1 else 1)
+        matrix = rows_of_matrix(graph, first, last)
+        cut = in_strips(graph, Chain(first, last, rows, matrix=matrix))
+        check_graph(cut)
+        np.testing.assert_array_equal(run_graph(cut, arrays)[cut.outputs[0]], whole)
 
 
 def test_the_other_side_of_a_product_is_never_cut(tmp_path: Path) -> None:

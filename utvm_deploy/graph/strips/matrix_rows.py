@@ -122,10 +122,10 @@ def rows_read(
     if number is None or (place > 0 and isinstance(a, FullyConnected | Lookup)):
         return None
     shape, output = graph.tensors[number].shape, graph.tensors[operator.outputs[0]].shape
-    if len(shape) < 2 or math.prod(shape[:-1]) == 1:
-        return None
-    if follows(graph, operator, place):
+    if len(shape) >= 2 and follows(graph, operator, place):
         return first, end
+    if math.prod(shape[:-1]) == 1:
+        return None
     # A matrix of fewer, which are broadcast.
     *outer, rows, _ = shape
     index = np.unravel_index(first // output[-2], output[:-2] or (1,))
@@ -133,8 +133,8 @@ def rows_read(
     matrix = 0
     for extent, position in zip(outer, index, strict=True):
         matrix = matrix * extent + (int(position) if extent > 1 else 0)
-    begin, is_whole = matrix * rows, isinstance(a, BatchMatmul) or rows == 1
-    if is_whole:
+    begin, is_right_side = matrix * rows, place > 0 and isinstance(a, BatchMatmul)
+    if is_right_side or rows == 1:
         return begin, begin + rows
     begin += first % rows
     return begin, begin + end - first
