@@ -19,6 +19,7 @@ from utvm_deploy.compiler.budgets import Budget
 from utvm_deploy.compiler.compiled.file_layers import layers_of_file
 from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.stages.pipeline import compile_model
+from utvm_deploy.compiler.stages.request import Watch
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.check import check_graph
 from utvm_deploy.graph.model import Graph
@@ -138,6 +139,17 @@ def test_every_strip_is_verified(
     least = "6144" if number == 3 else "3900"
     argv = ["verify", str(path), "--board", on, "--samples", "2", "--ram-budget", least]
     assert main(argv) == 0, capsys.readouterr().out
+
+
+def test_a_net_that_fits_only_in_strips_is_not_refused(tmp_path: Path) -> None:
+    path = AttentionNet(window=96, width=32).written().save(tmp_path / "net.tflite")
+    asked: list[bool] = []
+    watch = Watch(check_needs=lambda needs: asked.append(needs.is_least))
+    compile_model(path, load_board("mps2_an500"), watch=watch)
+    assert True not in asked
+    options = CompileOptions(whole_layers=True)
+    compile_model(path, load_board("mps2_an500"), options, watch=watch)
+    assert True in asked
 
 
 def test_level_time_cuts_the_attention_of_all_blocks_where_that_hardly_costs(

@@ -64,10 +64,15 @@ def best_plan(
     return plans.best()
 
 
+def has_attention(graph: Graph) -> bool:
+    """Whether matrices are multiplied, whose rows may be computed in strips."""
+    return any(isinstance(one.attributes, BatchMatmul) for one in graph.operators)
+
+
 def with_cheap_strips(made: Planned, planner: Planner) -> Planned:
     """A plan without limits, or one with attention in strips that hardly cost time."""
     graph = attention_in_one_run(made.graph)
-    if not any(isinstance(one.attributes, BatchMatmul) for one in graph.operators):
+    if not has_attention(graph):
         return made
     most = _CHEAP * planner.cycles(made)[0]
     found = [

@@ -24,7 +24,7 @@ from utvm_deploy.compiler.planning.planner import Planned, Planner
 from utvm_deploy.compiler.planning.pool_budget import faster_with_pool, within_pool
 from utvm_deploy.compiler.planning.pools import ScratchMemory
 from utvm_deploy.compiler.planning.recomputation import best_step
-from utvm_deploy.compiler.planning.streaming import best_plan, with_cheap_strips
+from utvm_deploy.compiler.planning.streaming import best_plan, has_attention, with_cheap_strips
 from utvm_deploy.compiler.stages.dump import calls_text, kernels_text, picks_text
 from utvm_deploy.compiler.stages.network import Network
 from utvm_deploy.compiler.stages.planners import planner_of
@@ -61,7 +61,8 @@ def searched(network: Network) -> KernelPlan:
     """The plan of a network. Raises OverBudget if none is within the budget."""
     request, graph, prefix = network.request, network.graph, network.prefix
     watch = request.watch
-    if watch.check_needs is not None and not request.may_stream:
+    may_shrink = request.may_stream or (request.may_cut_attention and has_attention(graph))
+    if watch.check_needs is not None and not may_shrink:
         watch.check_needs(least_needs(prefix, graph))  # strips may take less
     planner = planner_of(request, prefix)
     made, scratch = _found(network, planner)
