@@ -53,6 +53,17 @@ def test_weights_by_channel_and_states(tmp_path: Path) -> None:
     assert shadow is not None and (shadow.compared, shadow.gaps) == (1, ())
 
 
+def test_a_condition_that_is_constant(tmp_path: Path) -> None:
+    m = ModelWriter()
+    x, made = m.input((1, 4), 0.05, 3), m.tensor((1, 4), "int8", 0.05, 3)
+    condition = m.constant(np.array([[True, False, True, True]]))
+    low = m.constant(np.array([-128], np.int8), 0.05, 3)
+    m.operator("SELECT_V2", [condition, x, low], [made], ("SelectV2Options", {}))
+    m.output(made)
+    shadow = _shadowed(m, tmp_path).shadow
+    assert shadow is not None and (shadow.compared, shadow.gaps) == (1, ())
+
+
 @pytest.mark.parametrize(("count", "end"), [(1, "-1"), (3, "-1; further gaps: 2")])
 def test_the_worst_gap_is_told(count: int, end: str) -> None:
     gap = FloatGap("NEG", "x", 2, 9.0, STEPS, 0, (0, 1), 1.0, -1.0)

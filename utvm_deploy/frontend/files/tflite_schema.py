@@ -152,7 +152,7 @@ def numbers(vector: Any) -> list[int]:
 def constant(model: Any, tensor: Any) -> Array | None:
     """A tensor's value; None if it is computed."""
     data = model.buffers[tensor.buffer].data
-    dtype = STORED.get(tensor.type)
+    dtype = np.bool_ if tensor.type == BOOL else STORED.get(tensor.type)
     if data is None or len(data) == 0 or dtype is None:
         return None
     array: Array = np.asarray(data, np.uint8).view(dtype)
