@@ -18,6 +18,7 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.compiled.library_format import read_library, write_library
 from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.graph.model import Prefill
 
 EXAMPLE = data_dir("templates").parent / "examples" / "writer"
 BLOCK = 4
@@ -124,8 +125,12 @@ def test_two_files_that_are_no_step_and_block(tmp_path: Path) -> None:
 def test_signatures_are_chosen_by_their_names(model: Path, tmp_path: Path) -> None:
     assert utvm_deploy.compile(model, "host", signature="decode").prefill is None
     file = schema.read_model(model.read_bytes())
-    for one, name in zip(file.signatureDefs, (b"one", b"more"), strict=True):
+    for one, name in zip(file.signatureDefs, (b"one,more", b"more"), strict=True):
         one.signatureKey = name
+    path = tmp_path / "comma.tflite"
+    path.write_bytes(schema.model_bytes(file))
+    assert utvm_deploy.inspect(path, signature="one,more").graph.prefill is None
+    file.signatureDefs[0].signatureKey = b"one"
     path = tmp_path / "named.tflite"
     path.write_bytes(schema.model_bytes(file))
     with pytest.raises(ModelError, match="has the signatures 'one', 'more'; choose one"):
@@ -135,3 +140,9 @@ def test_signatures_are_chosen_by_their_names(model: Path, tmp_path: Path) -> No
     compiled = utvm_deploy.compile(path, "host", signature="one,more")
     assert [one.name for one in compiled.block_inputs] == ["prefill_token", "prefill_position"]
     assert utvm_deploy.verify(path, "host", signature="one,more", samples=2).ok
+
+
+@pytest.mark.parametrize("told", ['{"inputs": 1.0, "operators": 2}', '{"inputs": 2}', "[]"])
+def test_damaged_facts_of_a_block_are_refused(told: str) -> None:
+    with pytest.raises(ModelError, match="its metadata utvm_prefill is damaged"):
+        Prefill.of_json(told, 4)

@@ -135,7 +135,8 @@ class Prefill:
         """What a file has under that name; ModelError if it has not more inputs than the block."""
         try:
             made = cls(**json.loads(text))
-            if 0 < made.inputs < inputs and made.operators > 0:
+            is_whole = type(made.inputs) is type(made.operators) is int
+            if is_whole and 0 < made.inputs < inputs and made.operators > 0:
                 return made
         except (ValueError, TypeError, RecursionError):
             pass

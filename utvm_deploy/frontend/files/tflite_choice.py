@@ -103,7 +103,9 @@ def _signature(model: Any) -> tuple[int | None, int | None, tuple[str, ...]]:
         text_of(one.SignatureKey(), "a signature"): one.SubgraphIndex()
         for one in map(model.SignatureDefs, range(model.SignatureDefsLength()))
     }
-    name, comma, block = (chosen_now().signature or "").partition(",")
+    given = chosen_now().signature or ""
+    # A name may have commas, too.
+    name, comma, block = (given, "", "") if given in found else given.partition(",")
     if not name and sorted(found) == [STEP, BLOCK]:
         (name, block), comma = (STEP, BLOCK), ","
     for one in (name, block) if comma else ():
