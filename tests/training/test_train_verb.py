@@ -27,7 +27,7 @@ from utvm_deploy.frontend.trained import with_trained
 from utvm_deploy.frontend.training.model import Trainable
 from utvm_deploy.frontend.training.recipe import Recipe
 from utvm_deploy.frontend.training.stored import HEADER, MAGIC, TrainedWeights, digest_of
-from utvm_deploy.frontend.training.weights import trainable_layers
+from utvm_deploy.frontend.training.weights import identity_of, trainable_layers
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
 from utvm_deploy.quality.datasets import Dataset
@@ -98,11 +98,11 @@ def test_what_does_not_fit_is_one_sentence(
     other.write_text('{"format": "utvm.profile/1"}')
     before = other.read_bytes()
     for options, told in (
-        (("--data", str(data / "wide.npz")), "have label 14, and the model has classes 0 to 9"),
+        (("--data", str(data / "wide.npz")), "have labels 5 to 14, and the model has classes 0"),
         (("--data", str(data / "bare.npz")), "have no labels, which the loss cross_ent"),
         (("--loss", "mse"), "have no targets, which the loss mse needs"),
         (("--layers", "dense"), "no layer 'dense' can train; those that can: 0: "),
-        (("--layers", "all", "--weights", str(weights)), "these are not weights of digits"),
+        (("--layers", "all", "--weights", str(weights)), "of other layers; give those that were"),
         (("--weights", str(torn)), "the weights of this file are damaged"),
         (("--weights", str(other)), "damaged, or another file; give a file that utvm train"),
         (("--weights", str(DIGITS)), "digits.tflite: it is damaged, or another file"),
@@ -215,7 +215,8 @@ def test_a_constant_that_two_layers_read_stays_as_it_was_in_one() -> None:
     stored = b"".join(one.astype("<f4").tobytes() for one in values)
     layers = trainable_layers(prepared_module(module_of_text(model.given))["main"], {})
     names = [one.name for one in layers[-1].weights]
-    digest = bytes.fromhex(digest_of(model.given, names))[:16]
+    identity = identity_of(module_of_text(model.given), "main")
+    digest = bytes.fromhex(digest_of(identity, names))[:16]
     header = HEADER.pack(MAGIC, digest, HEADER.size + len(stored), zlib.crc32(stored))
     parts = zip(names, ((4, 4), (4,)), (32, 96), strict=True)
     weights = TrainedWeights(Recipe("mse", "sgd", "last", 0.1), tuple(parts), header + stored)
@@ -225,9 +226,23 @@ def test_a_constant_that_two_layers_read_stays_as_it_was_in_one() -> None:
     assert kept == [1.0, 0.0, 3.0, 5.0]
 
 
-def net(samples: int = 4, *, folded: bool = False) -> Any:
+def test_weights_fit_each_batch_of_a_file_and_no_other_file(tmp_path: Path) -> None:
+    path = tmp_path / "net.relax"
+    path.write_text(tvm.ir.save_json(net(tvm.tirx.Var("n", "int64"))))
+    learner = utvm_deploy.trainable(path, layers="all", inputs={"x": (4, 4)})
+    assert learner.graph.tensors[learner.graph.inputs[0]].shape == (4, 4)
+    moved(learner).write(tmp_path / "net.weights")
+    again = utvm_deploy.trainable(path, layers="all", weights=tmp_path / "net.weights")
+    assert again.graph.tensors[again.graph.inputs[0]].shape == (1, 4)
+    assert utvm_deploy.inspect(path, weights=tmp_path / "net.weights").found.macs == 4 * 8 + 8 * 3
+    path.write_text(tvm.ir.save_json(net(1, seed=2)))
+    with pytest.raises(ModelError, match=r"of another model than net\.relax"):
+        utvm_deploy.inspect(path, weights=tmp_path / "net.weights")
+
+
+def net(samples: Any = 4, *, folded: bool = False, seed: int = 1) -> Any:
     """Two dense layers for samples at once; or all are one sample, as its output says."""
-    rng, builder = np.random.default_rng(1), relax.BlockBuilder()
+    rng, builder = np.random.default_rng(seed), relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((samples, 4), "float32"))
     first, second = (relax.const(rng.standard_normal(s).astype("f4")) for s in ((4, 8), (8, 3)))
     with builder.function("main", [x]):

@@ -42,16 +42,24 @@ def with_trained(data: bytes, path: Path, text: str) -> bytes:
     Raises ModelError for weights of another model.
     """
     weights = TrainedWeights.of_text(text)
-    weights.check_of(loaded(data).given if is_relax(data) else file_digest(path), path.name)
-    return _relax_with(data, weights) if is_relax(data) else _tflite_with(data, weights)
+    if is_relax(data):
+        return _relax_with(data, weights, path.name)
+    weights.check_of(file_digest(path), path.name)
+    return _tflite_with(data, weights)
 
 
-def _relax_with(data: bytes, weights: TrainedWeights) -> bytes:
+def _relax_with(data: bytes, weights: TrainedWeights, name: str) -> bytes:
     from utvm_deploy.frontend.relax.passes import MAIN, prepared_module
-    from utvm_deploy.frontend.training.weights import trainable_layers, with_constants
+    from utvm_deploy.frontend.training.weights import (
+        identity_of,
+        trainable_layers,
+        with_constants,
+    )
 
     model = loaded(data)
-    module = prepared_module(module_of_text(model.given))
+    module = module_of_text(model.given)
+    weights.check_of(identity_of(module, MAIN), name)
+    module = prepared_module(module)
     layers = trainable_layers(module[MAIN], {})
     chosen = positions_of([one.name for one in layers], [], weights.recipe.layers)
     places = [weight for position in chosen for weight in layers[position].weights]

@@ -30,7 +30,9 @@ class Vocabulary:
             found = json.loads(text)
             made = cls(tuple(found["pieces"]), found["end"], found["length"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ModelError(f"the vocabulary is damaged: {error!r:.80}") from error
+            raise ModelError(
+                'the vocabulary is damaged: it is JSON, {"pieces": [...], "end": 0, "length": 64}'
+            ) from error
         pieces = made.pieces
         if not all(isinstance(one, str) and one and is_c_text(one) for one in pieces):
             raise ModelError(

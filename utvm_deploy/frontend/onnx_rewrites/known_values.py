@@ -114,7 +114,8 @@ def check_self_contained(tensors: Iterable[Any], onnx: Any) -> None:
     for tensor in tensors:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             raise ModelError(
-                f"constant '{tensor.name}' is in another file; save the model as one file"
+                f"constant '{tensor.name}' is in another file; save the model as one file, in "
+                "torch.onnx.export by external_data=False"
             )
 
 

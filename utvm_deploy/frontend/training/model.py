@@ -10,7 +10,7 @@ from utvm_deploy.base.results import one_line
 from utvm_deploy.frontend.relax.facts import RelaxModel
 from utvm_deploy.frontend.relax.road import module_of_text
 from utvm_deploy.frontend.training.recipe import Recipe
-from utvm_deploy.frontend.training.stored import TrainedWeights, check_stored, digest_of
+from utvm_deploy.frontend.training.stored import TrainedWeights, digest_of
 from utvm_deploy.graph.model import Graph
 
 
@@ -40,7 +40,7 @@ class Trainable:
 
     def begun_with(self, weights: TrainedWeights) -> Trainable:
         """The same with these first weights. Raises ModelError for those of another model."""
-        check_stored(weights.stored, self.graph.digest, self.name, len(weights.stored))
+        weights.check_digest(self.graph.digest, self.name)
         tensors = list(self.graph.tensors)
         found = (number for number, _ in self.graph.states[1:])
         for number, array in zip(found, weights.arrays(), strict=False):
@@ -63,9 +63,13 @@ def trainable_of(
 
     Raises ModelError, UnsupportedOperator or UsageError if it cannot.
     """
+    from utvm_deploy.frontend.relax.passes import MAIN
     from utvm_deploy.frontend.training.graph import step_graph
     from utvm_deploy.frontend.training.step import train_step
+    from utvm_deploy.frontend.training.weights import identity_of
 
-    step = train_step(module_of_text(model.given), recipe, names)
+    module = module_of_text(model.given)
+    step = train_step(module, recipe, names)
     weights = tuple(label for label, _ in step.states[1 : 1 + step.weights])
-    return Trainable(step_graph(step, name, digest_of(model.given, weights)), recipe, weights)
+    digest = digest_of(identity_of(module, MAIN), weights)
+    return Trainable(step_graph(step, name, digest), recipe, weights)

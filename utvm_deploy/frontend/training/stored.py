@@ -94,7 +94,10 @@ class TrainedWeights:
 
     def check_of(self, model: str, name: str) -> None:
         """Raise ModelError for those of another model; ``model`` is as for ``digest_of``."""
-        digest = digest_of(model, [name for name, *_ in self.parts])
+        self.check_digest(digest_of(model, [name for name, *_ in self.parts]), name)
+
+    def check_digest(self, digest: str, name: str) -> None:
+        """Raise ModelError for those of another digest of a model and its weights."""
         if bytes.fromhex(digest)[:16] != self.stored[8:24]:
             raise ModelError(
                 f"the weights are of another model than {name}, or of other layers; give those "
