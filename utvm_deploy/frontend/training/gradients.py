@@ -109,6 +109,21 @@ def _gelu(_made: Any, call: Any, gradient: Any) -> list[Any]:
     return [op.multiply(gradient, op.add(distribution, op.multiply(x, density)))]
 
 
+def _gelu_tanh(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """d (x (1 + t) / 2) / dx = (1 + t) / 2 + x (1 - t^2) u' / 2, with t = tanh(u) and
+    u = sqrt(2 / pi) (x + 0.044715 x^3).
+    """
+    (x,), factor = call.args, math.sqrt(2 / math.pi)
+    square = op.multiply(x, x)
+    inner = op.add(op.multiply(square, _number(0.044715)), _number(1.0))
+    tanh = op.tanh(op.multiply(op.multiply(x, inner), _number(factor)))
+    rise = op.multiply(op.add(op.multiply(square, _number(3 * 0.044715)), _number(1.0)), x)
+    slope = op.subtract(_number(1.0), op.multiply(tanh, tanh))
+    slope = op.multiply(op.multiply(slope, rise), _number(factor))
+    whole = op.multiply(op.add(op.add(tanh, _number(1.0)), slope), _number(0.5))
+    return [op.multiply(gradient, whole)]
+
+
 def _rsqrt(made: Any, _call: Any, gradient: Any) -> list[Any]:
     """d x^(-1/2) / dx = -y^3 / 2."""
     cube = op.multiply(op.multiply(made, made), made)
@@ -192,6 +207,7 @@ _GRADIENTS: Mapping[str, _Gradient] = {
     "relax.minimum": _minimum,
     "relax.nn.adaptive_avg_pool2d": _global_average,
     "relax.nn.gelu": _gelu,
+    "relax.nn.gelu_tanh": _gelu_tanh,
     "relax.nn.layer_norm": _layer_norm,
     "relax.nn.leakyrelu": _leaky_relu,
     "relax.nn.pad": _pad,

@@ -26,10 +26,15 @@ from utvm_deploy.frontend.training.step import train_step
 from utvm_deploy.frontend.training.stored import digest_of
 from utvm_deploy.graph.attribute_values import Clamp, Limits
 from utvm_deploy.graph.attributes import (
+    Concatenation,
     Convolution,
     Dequantize,
+    Gelu,
+    LeakyRelu,
     Mean,
+    Pad,
     Pool,
+    Rearrange,
     Softmax,
 )
 from utvm_deploy.graph.check import place_of
@@ -299,27 +304,78 @@ def _of_one(function: Callable[[Any], Any]) -> Callable[[_Head, Operator], Any]:
     return lambda head, operator: function(head.operand(operator, 0))
 
 
+def _of_two(function: Callable[[Any, Any], Any]) -> Callable[[_Head, Operator], Any]:
+    return lambda head, operator: function(head.operand(operator, 0), head.operand(operator, 1))
+
+
+def _hard_swish(x: Any) -> Any:
+    """x relu6(x + 3) / 6 (Howard et al., "Searching for MobileNetV3", 2019)."""
+    gate = op.clip(op.add(x, relax.const(3.0, "float32")), 0, 6)
+    return op.multiply(op.multiply(x, gate), relax.const(1 / 6, "float32"))
+
+
+def _gelu(head: _Head, operator: Operator) -> Any:
+    assert isinstance(operator.attributes, Gelu)
+    function = op.nn.gelu_tanh if operator.attributes.approximates else op.nn.gelu
+    return function(head.operand(operator, 0))
+
+
+def _leaky_relu(head: _Head, operator: Operator) -> Any:
+    assert isinstance(operator.attributes, LeakyRelu)
+    return op.nn.leakyrelu(head.operand(operator, 0), operator.attributes.alpha)
+
+
+def _concatenation(head: _Head, operator: Operator) -> Any:
+    assert isinstance(operator.attributes, Concatenation)
+    parts = [head.operand(operator, place) for place in range(len(operator.inputs))]
+    return op.concat(parts, operator.attributes.axis)
+
+
+def _pad(head: _Head, operator: Operator) -> Any:
+    a = operator.attributes
+    assert isinstance(a, Pad)
+    return op.nn.pad(head.operand(operator, 0), [n for pair in a.paddings for n in pair])
+
+
+def _rearranged(head: _Head, operator: Operator) -> Any:
+    a = operator.attributes
+    assert isinstance(a, Rearrange)
+    made = head.emit(op.reshape(head.operand(operator, 0), a.view))
+    for axis, (extent, indices) in enumerate(zip(a.view, a.indices, strict=True)):
+        if list(indices) != list(range(extent)):
+            places = relax.const(np.asarray(indices, np.int32))
+            made = head.emit(op.take(made, places, axis))
+    return op.reshape(head.emit(op.permute_dims(made, list(a.order))), a.shape)
+
+
 def _reshape(head: _Head, operator: Operator) -> Any:
     shape = head.graph.tensors[operator.outputs[0]].shape
     return op.reshape(head.operand(operator, 0), shape)
 
 
-def _sum_of_two(head: _Head, operator: Operator) -> Any:
-    return op.add(head.operand(operator, 0), head.operand(operator, 1))
-
-
 #: What operators of the head become.
 _HEADS: Mapping[str, Callable[[_Head, Operator], Any]] = {
-    "ADD": _sum_of_two,
+    "ADD": _of_two(op.add),
     "AVERAGE_POOL_2D": _pool,
+    "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
     "FULLY_CONNECTED": _dense,
+    "GELU": _gelu,
+    "HARD_SWISH": _of_one(_hard_swish),
+    "LEAKY_RELU": _leaky_relu,
     "LOGISTIC": _of_one(op.sigmoid),
     "MAX_POOL_2D": _pool,
     "MEAN": _mean,
+    "MUL": _of_two(op.multiply),
+    "PAD": _pad,
     "RELU": _of_one(op.nn.relu),
+    "RELU6": _of_one(lambda x: op.clip(x, 0, 6)),
     "RESHAPE": _reshape,
+    "SLICE": _rearranged,
     "SOFTMAX": _softmax,
+    "STRIDED_SLICE": _rearranged,
+    "SUB": _of_two(op.subtract),
     "TANH": _of_one(op.tanh),
+    "TRANSPOSE": _rearranged,
 }

@@ -1,0 +1,94 @@
+"""What the head of a .tflite file may have: its outputs are those of the file, and it learns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from float_writer import FloatWriter
+from test_train_verb import moved
+
+import utvm_deploy
+from utvm_deploy.base.errors import UnsupportedOperator
+from utvm_deploy.device import Device
+from utvm_deploy.frontend.files.given_shapes import with_chosen
+from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.oracle.samples import random_samples
+from utvm_deploy.oracle.with_custom import run_oracle
+
+
+def mobile(path: Path, extra: str = "") -> Path:
+    """A float32 file with the operators of mobile nets behind its first convolution."""
+    rng, m = np.random.default_rng(5), FloatWriter()
+
+    def drawn(*shape: int) -> np.ndarray:
+        return (rng.standard_normal(shape) / 2).astype(np.float32)
+
+    def two(kind: str, a: int, b: int) -> int:
+        options = (f"{kind.title()}Options", {"FusedActivationFunction": 0})
+        return m.node(kind, [a, b], m.tensors[a].shape, options)
+
+    x = m.conv2d(m.input((1, 6, 6, 2)), drawn(4, 3, 3, 2), drawn(4), activation="RELU6")
+    if extra:
+        x = m.node(extra, [x], m.tensors[x].shape)
+    y = m.node("HARD_SWISH", [m.pad(x, [(0, 0), (1, 0), (0, 1), (0, 0)])], (1, 7, 7, 4))
+    y = m.depthwise_conv2d(y, drawn(1, 2, 2, 4), drawn(4), padding="VALID")
+    y = two("MUL", m.node("LEAKY_RELU", [y], (1, 6, 6, 4), ("LeakyReluOptions", {"Alpha": 0.1})), x)
+    y = m.node(
+        "CONCATENATION",
+        [y, m.relu6(two("SUB", x, y))],
+        (1, 6, 6, 8),
+        ("ConcatenationOptions", {"Axis": 3, "FusedActivationFunction": 0}),
+    )
+    ends = [m.constant(np.array(one, np.int32)) for one in ((0, 0, 0, 1), (1, 6, 6, 6))]
+    y = m.max_pool(m.node("SLICE", [y, *ends], (1, 6, 6, 6), ("SliceOptions", {})), 2)
+    y = m.node("GELU", [y], (1, 3, 3, 6), ("GeluOptions", {"Approximate": True}))
+    ends = [
+        m.constant(np.array((*one, n), np.int32)) for one, n in (((0, 0, 0), 0), ((1, 3, 3), 6))
+    ]
+    ends.append(m.constant(np.array((1, 1, 1, 2), np.int32)))
+    y = m.node("STRIDED_SLICE", [y, *ends], (1, 3, 3, 3), ("StridedSliceOptions", {}))
+    order = m.constant(np.array([0, 3, 1, 2], np.int32))
+    y = m.node("TRANSPOSE", [y, order], (1, 3, 3, 3), ("TransposeOptions", {}))
+    m.output(m.fully_connected(m.reshape(y, (1, 27)), drawn(3, 27), drawn(3)))
+    return m.save(path)
+
+
+@pytest.mark.parametrize("is_quantized", [False, True])
+def test_the_operators_of_mobile_nets_train(
+    is_quantized: bool, tmp_path: Path, host: Device
+) -> None:
+    path = mobile(tmp_path / "net.tflite")
+    given = np.random.default_rng(0).standard_normal((20, 1, 6, 6, 2)).astype(np.float32)
+    if is_quantized:
+        utvm_deploy.quantize(path, given[:, 0]).save(tmp_path / "int8.tflite")
+        path = tmp_path / "int8.tflite"
+    made = utvm_deploy.trainable(path, layers="all", rate=0.01)
+    assert len(made.weights) == 6
+    weights = moved(made)
+    model = host.load(utvm_deploy.compile(made.begun_with(weights), "host"))
+    # LiteRT computes the file with these weights as the train step does.
+    with with_chosen(weights=weights):
+        inputs = random_samples(load_model(path), 3).inputs
+        wanted = run_oracle(path, inputs, outputs_only=True).outputs
+    for x, (right,) in zip(inputs, wanted, strict=True):
+        ((found,), _) = model.run(x)
+        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
+    losses = [model.train_step(inputs[0], [1])[0] for _ in range(5)]
+    assert losses[-1] < losses[0]
+    model.unload()
+
+
+def test_what_has_no_gradient_is_named_with_its_place(tmp_path: Path) -> None:
+    path = mobile(tmp_path / "net.tflite", "FLOOR")
+    with pytest.raises(UnsupportedOperator, match=r"FLOOR.* has no gradient; train only layers"):
+        utvm_deploy.trainable(path, layers="all")
+    assert len(utvm_deploy.trainable(path, layers=[-2, -1]).weights) == 4
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Device]:
+    with utvm_deploy.connect("host") as device:
+        yield device
