@@ -12,6 +12,7 @@ from float_writer import FloatWriter
 from onnx_writer import OnnxWriter
 
 from utvm_deploy.base import process
+from utvm_deploy.base.errors import VerifyError
 from utvm_deploy.oracle import origin
 from utvm_deploy.oracle.origin import run_origin
 from utvm_deploy.quality.datasets import ModelInput
@@ -70,3 +71,12 @@ def test_the_runtime_of_a_file_is_forked_and_started(
     monkeypatch.setattr(origin, "process", process)
     _, started = run_origin(path, [[SAMPLES[:1]]], 1)
     np.testing.assert_array_equal(forked[0][0], started[0][0])
+
+
+def test_samples_that_a_runtime_refuses_are_told_with_what_to_do(tmp_path: Path) -> None:
+    writer = OnnxWriter((1, 8))
+    places = writer.add("Cast", "x", to=7)
+    table = writer.constant(np.zeros((4, 2), np.float32))
+    path = writer.save(tmp_path / "net.onnx", writer.add("Gather", table, places))
+    with pytest.raises(VerifyError, match=r"cannot run net\.onnx: .*; if the values .* --golden G"):
+        run_origin(path, [[np.full((1, 8), 9, np.float32)]], 1)

@@ -134,7 +134,10 @@ def run_origin(
         )
         if not completed.is_ok:
             lines = completed.output.strip().splitlines() or ["no reason given"]
-            raise VerifyError(f"{package} cannot run {model_path.name}: {lines[-1].strip()}")
+            raise VerifyError(
+                f"{package} cannot run {model_path.name}: {lines[-1].strip()}; if the values of "
+                "the samples do not suit it, give others: --golden G.npz"
+            )
         with np.load(directory / _RESULTS, allow_pickle=False) as file:
             found = [[file[f"{s}_{i}"] for i in range(outputs)] for s in range(len(inputs))]
     return f"{package} {importlib.metadata.version(package)}", found
