@@ -330,8 +330,8 @@ class ModelWriter:
     def pack_weights(self) -> None:
         """Make int4 of the int8 weights of layers: of each, its upper four bits."""
         for operator in self.operators:
-            x = self.tensors[operator.inputs[0]]
             for position in _WITH_INT4.get(operator.kind, ()):
+                x = self.tensors[operator.inputs[0]]
                 number = operator.inputs[position]
                 weights = self.tensors[number]
                 if number < 0 or x.dtype not in ("int8", "int16") or weights.dtype != "int8":
