@@ -128,7 +128,7 @@ def _version(rng: np.random.Generator, model: Any) -> None:
     model.opset_import[0].version = _one(rng, _NUMBERS)
 
 
-NOTHING_CHOSEN = {"shapes": {}, "states": [], "stream": None, "image": None}
+NOTHING_CHOSEN = {"shapes": {}, "states": [], "stream": None, "image": None, "weights": None}
 FIELDS: tuple[Mutation, ...] = (
     *(_dimension, _constant_shape, _constant_type, _constant_bytes, _attribute, _attribute),
     *(_operand, _fewer_operands, _kind, _without, _order, _version),
