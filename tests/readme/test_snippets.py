@@ -48,6 +48,7 @@ ELSEWHERE = {
     "docs/tutorials/own-operator.md": "tutorials/test_tutorials.py",
     "docs/tutorials/quantization-aware-training.md": "tutorials/test_tutorials.py",
     "docs/tutorials/team-server.md": "tutorials/test_tutorials.py",
+    "docs/tutorials/train-on-device.md": "tutorials/test_tutorials.py",
     "docs/tutorials/vibration.md": "tutorials/test_tutorials.py",
     "docs/tutorials/zephyr-application.md": "zephyr/test_zephyr_tutorial.py",
 }

@@ -219,8 +219,8 @@ def test_the_number_of_models_is_limited(desk: Desk, monkeypatch: pytest.MonkeyP
     ("ended", "said"),
     [
         (Completed((), -signal.SIGKILL, "", ""), "crashed with SIGKILL"),
-        (Completed((), -signal.SIGPROF, "", ""), "takes more than 30 s"),
-        (Completed((), -signal.SIGTERM, "", "", timed_out=True), "takes more than 30 s"),
+        (Completed((), -signal.SIGPROF, "", ""), "takes more than 60 s"),
+        (Completed((), -signal.SIGTERM, "", "", timed_out=True), "takes more than 60 s"),
         (Completed((), 1, "", "words"), "ended with status 1"),
     ],
 )
