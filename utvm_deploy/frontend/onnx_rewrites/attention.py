@@ -31,15 +31,15 @@ class Mask:
     query, rows, places).
     """
 
-    added: Array | None = None
-    counts: Array | None = None
+    added: Array = field(default_factory=lambda: np.zeros(1, np.float32))
+    counts: Array = field(default_factory=lambda: np.ones(1, np.bool_))
     bias: str = ""
     computed: list[str] = field(default_factory=list)
 
     def keep(self, counts: Array) -> None:
         """Only these scores count, of those that counted before."""
         if not counts.all():
-            self.counts = counts if self.counts is None else self.counts & counts
+            self.counts = self.counts & counts
 
 
 def attention(r: Rewriting) -> bool:
@@ -78,22 +78,20 @@ def attention(r: Rewriting) -> bool:
 
 def by_head(r: Rewriting, name: str, heads: int) -> str:
     """A tensor of rank 3 or 4 as (batch, heads, rows, size)."""
-    shape = r.shape_of(name)
-    if len(shape) == 4:
+    if len(r.shape_of(name)) == 4:
         return name
-    parts = r.reshaped(name, (*shape[:2], *_parts(r, name, heads)))
-    return r.add("Transpose", parts, perm=[0, 2, 1, 3])
+    return r.add("Transpose", _heads_apart(r, name, heads), perm=[0, 2, 1, 3])
 
 
-def _parts(r: Rewriting, name: str, heads: int) -> tuple[int, int]:
-    """The number of heads, and the elements of each."""
-    size = r.shape_of(name)[-1]
+def _heads_apart(r: Rewriting, name: str, heads: int) -> str:
+    """A tensor of rank 3 as (batch, rows, heads, size)."""
+    *outer, size = r.shape_of(name)
     if not heads or size % heads:
         raise ModelError(
             f"{r.place} has {heads} heads, which do not divide the last dimension of '{name}', "
             f"{size}; export it with their number"
         )
-    return heads, size // heads
+    return r.reshaped(name, (*outer, heads, size // heads))
 
 
 def _given_mask(r: Rewriting, places: int) -> Mask:
@@ -106,7 +104,7 @@ def _given_mask(r: Rewriting, places: int) -> Mask:
         ends = [*[(0, 0)] * (known.ndim - 1), (0, missing)]
         known = np.pad(known, ends, constant_values=False if is_boolean else -np.inf)
         counts = known if is_boolean else ~np.isneginf(known)
-        mask = Mask(None if is_boolean else np.where(counts, known, 0).astype(np.float32))
+        mask = Mask() if is_boolean else Mask(np.where(counts, known, 0).astype(np.float32))
         mask.keep(counts)
         return mask
     if missing:
@@ -187,16 +185,14 @@ def attended(
 
 def _masked(r: Rewriting, scores: str, mask: Mask, hidden: float) -> str:
     """The scores, of which those that do not count are ``hidden``."""
-    conditions, added, lowest = list(mask.computed), mask.added, r.constant(hidden, np.float32)
-    if mask.counts is not None:
-        # What a row without a score that counts reads is made zero below.
-        stays = mask.counts | ~mask.counts.any(-1, keepdims=True)
-        shows = mask.counts if hidden == -math.inf else stays
-        if mask.bias:
-            conditions.append(r.constant(shows))
-        else:
-            added = np.where(shows, 0.0 if added is None else added, hidden).astype(np.float32)
-    bias = mask.bias or (r.constant(added) if added is not None and added.any() else "")
+    conditions, lowest = list(mask.computed), r.constant(hidden, np.float32)
+    # What a row without a score that counts reads is made zero below.
+    stays = mask.counts | ~mask.counts.any(-1, keepdims=True)
+    shows = mask.counts if hidden == -math.inf else stays
+    if mask.bias and not mask.counts.all():
+        conditions.append(r.constant(shows))
+    added = np.where(shows, mask.added, hidden).astype(np.float32)
+    bias = mask.bias or (r.constant(added) if added.any() else "")
     if mask.bias and not r.state.is_for_integers:
         bias = r.add("Max", bias, lowest)
     counts = reduce(lambda one, other: r.add("And", one, other), conditions) if conditions else ""
@@ -214,7 +210,7 @@ def _rows_that_see(r: Rewriting, mask: Mask) -> str:
     if mask.bias and not r.state.is_for_integers:
         parts.append(r.add("GreaterOrEqual", mask.bias, r.constant(_HIDDEN, np.float32)))
     factors = [r.cast(part, np.float32) for part in parts]
-    if mask.counts is not None and (parts or not mask.counts.any(-1).all()):
+    if not (mask.counts if parts else mask.counts.any(-1)).all():
         factors.append(r.constant(mask.counts, np.float32))
     if not factors:
         return ""
@@ -245,7 +241,7 @@ def rotated(
     shape = r.shape_of(x)
     is_flat = len(shape) == 3
     if is_flat:
-        x = r.reshaped(x, (*shape[:2], *_parts(r, x, heads)))
+        x = _heads_apart(r, x, heads)
     size = r.shape_of(x)[-1]
     turned = turned or size
     half = turned // 2
