@@ -114,9 +114,12 @@ def test_what_does_not_fit_is_one_sentence(
     assert run("train", data, "-o", str(data / "new.npz")) == 1
     assert "is the data itself" in capsys.readouterr().err
     assert not (tmp_path / "made.weights").exists() and other.read_bytes() == before
-    float_model = MODELS / "digits_float.tflite"
-    with pytest.raises(ModelError, match="of another model than digits_float"):
-        utvm_deploy.inspect(float_model, weights=weights)
+    narrow = tmp_path / "narrow.weights"
+    narrow.write_text(text.replace("[192, 10]", "[96, 10]"))
+    assert narrow.read_text() != text
+    for model, path in (("digits_float", weights), ("digits", narrow)):
+        with pytest.raises(ModelError, match=rf"of another model than {model}\.tflite"):
+            utvm_deploy.inspect(MODELS / f"{model}.tflite", weights=path)
 
 
 def test_ctrl_c_keeps_the_last_whole_epoch_and_what_overflows_writes_none(

@@ -14,8 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.base.files import file_digest
 from utvm_deploy.frontend.assemble import assemble
@@ -23,7 +21,7 @@ from utvm_deploy.frontend.relax.facts import is_relax, loaded
 from utvm_deploy.frontend.relax.road import module_of_text, relax_model
 from utvm_deploy.frontend.tflite_tables import read_file
 from utvm_deploy.frontend.training.recipe import positions_of
-from utvm_deploy.frontend.training.stored import TrainedWeights
+from utvm_deploy.frontend.training.stored import TrainedWeights, fitted
 from utvm_deploy.graph.model import Array, Graph, Operator
 
 #: What makes the file's layout of that of Relax.
@@ -45,7 +43,7 @@ def with_trained(data: bytes, path: Path, text: str) -> bytes:
     if is_relax(data):
         return _relax_with(data, weights, path.name)
     weights.check_of(file_digest(path), path.name)
-    return _tflite_with(data, weights)
+    return _tflite_with(data, weights, path.name)
 
 
 def _relax_with(data: bytes, weights: TrainedWeights, name: str) -> bytes:
@@ -64,14 +62,14 @@ def _relax_with(data: bytes, weights: TrainedWeights, name: str) -> bytes:
     chosen = positions_of([one.name for one in layers], [], weights.recipe.layers)
     places = [weight for position in chosen for weight in layers[position].weights]
     learned = {
-        (place.binding, place.operand): array
+        (place.binding, place.operand): fitted(array, place.values.shape, name)
         for place, array in zip(places, weights.arrays(), strict=True)
     }
     made = relax_model(with_constants(module, MAIN, learned))
     return replace(model, given=made.given, lowered=made.lowered).dumped()
 
 
-def _tflite_with(data: bytes, weights: TrainedWeights) -> bytes:
+def _tflite_with(data: bytes, weights: TrainedWeights, name: str) -> bytes:
     from utvm_deploy.frontend.files import tflite_schema as schema
     from utvm_deploy.frontend.training.of_graph import CONVERSIONS, floats_of, head_of
 
@@ -80,7 +78,7 @@ def _tflite_with(data: bytes, weights: TrainedWeights) -> bytes:
         raise ModelError("--weights is for models without control flow; export it without loops")
     file = model.subgraphs[0]
     chosen, head = head_of(graph, weights.recipe)
-    learned = _by_tensor(graph, file, chosen, weights)
+    learned = _by_tensor(graph, file, chosen, weights, name)
     known = {one.source: one for one in graph.tensors if one.data is not None}
     operators = {graph.operators[i].sources[0]: graph.operators[i] for i in sorted(head)}
     made = {int(number) for i in operators for number in file.operators[i].outputs}
@@ -125,12 +123,12 @@ def _tflite_with(data: bytes, weights: TrainedWeights) -> bytes:
 
 
 def _by_tensor(
-    graph: Graph, file: Any, chosen: Sequence[int], weights: TrainedWeights
+    graph: Graph, file: Any, chosen: Sequence[int], weights: TrainedWeights, name: str
 ) -> dict[tuple[int, int], Array]:
     """An operator and a tensor of the file -> what the layer learned, as the file has it."""
     layers: list[list[Array]] = []
-    for (name, *_), array in zip(weights.parts, weights.arrays(), strict=True):
-        if name.endswith(".weight"):
+    for (label, *_), array in zip(weights.parts, weights.arrays(), strict=True):
+        if label.endswith(".weight"):
             layers.append([])
         layers[-1].append(array)
     found = {}
@@ -139,9 +137,12 @@ def _by_tensor(
         order = _ORDERS[graph.operators[position].kind]
         numbers = [int(number) for number in file.operators[place].inputs[1:]]
         for number, array in zip(numbers, arrays, strict=False):
-            turned = array.transpose(order) if array is arrays[0] else array
             shape = [int(extent) for extent in file.tensors[number].shape]
-            found[place, number] = np.ascontiguousarray(turned).reshape(shape)
+            if array is arrays[0]:
+                turned = fitted(array, [shape[axis] for axis in order], name)
+                found[place, number] = turned.transpose(order)
+            else:
+                found[place, number] = fitted(array, shape, name)
     return found
 
 

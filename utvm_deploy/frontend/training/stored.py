@@ -99,7 +99,18 @@ class TrainedWeights:
     def check_digest(self, digest: str, name: str) -> None:
         """Raise ModelError for those of another digest of a model and its weights."""
         if bytes.fromhex(digest)[:16] != self.stored[8:24]:
-            raise ModelError(
-                f"the weights are of another model than {name}, or of other layers; give those "
-                "that were trained with it"
-            )
+            raise _of_another(name)
+
+
+def fitted(array: Array, shape: Sequence[int], name: str) -> Array:
+    """Weights as the model ``name`` has them. Raises ModelError for others than it has."""
+    if array.size != math.prod(shape):
+        raise _of_another(name)
+    return array.reshape(shape)
+
+
+def _of_another(name: str) -> ModelError:
+    return ModelError(
+        f"the weights are of another model than {name}, or of other layers; give those that were "
+        "trained with it"
+    )
