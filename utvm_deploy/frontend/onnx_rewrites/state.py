@@ -203,8 +203,11 @@ class Rewriting:
         return self.several(kind, 1, *inputs, **attributes)[0]
 
     def several(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
-        """A new node of ONNX's domain with several outputs; their names."""
-        names = [self.state.new_name(f"{self._prefix}_{kind}") for _ in range(count)]
+        """A new node of ONNX's domain with several outputs; their names.
+
+        onnxruntime's calibration adds names such as ``y_ReduceMax``, so these have no capitals.
+        """
+        names = [self.state.new_name(f"{self._prefix}_{kind.lower()}") for _ in range(count)]
         made = self.state.onnx.helper.make_node(kind, list(inputs), names, **attributes)
         self.made.append(made)
         self.state.infer(made, self.place)
