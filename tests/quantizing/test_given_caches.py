@@ -136,9 +136,10 @@ def test_steps_of_whole_attention_are_those_of_onnxruntime(tmp_path: Path) -> No
             caches = dict(zip(STATES, now, strict=True))
             (made,), _ = model.run([token, position])
             assert np.abs(made - wanted).max() < 1e-5
-    made = utvm_deploy.quantize(path, {"token": tokens, "position": positions}, states=STATES)
-    assert all(one.sqnr_db is None or one.sqnr_db > 25 for one in made.outputs)
-    made.save(quantized)
+    data = {"token": tokens, "position": positions}
+    result = utvm_deploy.quantize(path, data, states=STATES)
+    assert all(one.sqnr_db is None or one.sqnr_db > 25 for one in result.outputs)
+    result.save(quantized)
     assert utvm_deploy.verify(quantized, "host", samples=STEPS, states=STATES).ok
 
 

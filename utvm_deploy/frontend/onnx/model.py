@@ -183,7 +183,7 @@ def _read(onnx: Any, proto: Any, name: str, original: Any) -> QdqModel:
     try:
         # Scales by channel, which we put in place of QLinearConv, are younger than some files.
         onnx.checker.check_model(original)
-        plain = _without_contributed(onnx, proto)
+        plain = without_contributed(onnx, proto)
         inferred = onnx.shape_inference.infer_shapes(plain, strict_mode=True, data_prop=True).graph
     except Exception as exc:  # onnx has several classes for it
         raise ModelError(f"the file contradicts itself: {' '.join(str(exc).split())}") from exc
@@ -225,8 +225,10 @@ def _read(onnx: Any, proto: Any, name: str, original: Any) -> QdqModel:
     )
 
 
-def _without_contributed(onnx: Any, proto: Any) -> Any:
-    """The model with casts for onnxruntime's own QuantizeLinear, which onnx infers no shapes of.
+def without_contributed(onnx: Any, proto: Any) -> Any:
+    """A copy in which onnx infers the shapes of what onnxruntime's own operators make.
+
+    Casts take the place of its QuantizeLinear, and Identity that of its Gelu.
 
     onnxruntime writes those where ONNX's of that version know no int16.
     """

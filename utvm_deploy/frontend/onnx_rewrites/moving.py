@@ -122,6 +122,14 @@ def tensor_scatter(r: Rewriting) -> str:
     return r.add("ScatterElements", r.input(0), r.expanded(places, update), r.input(1), axis=axis)
 
 
+def axis_in_list(r: Rewriting) -> str | bool:
+    """PyTorch's exporter writes one axis of Squeeze and Unsqueeze as a number."""
+    axis = r.value(1)
+    if axis is None or axis.ndim:
+        return False
+    return r.add(r.kind, r.input(0), r.constant(axis.reshape(1)))
+
+
 def feature_extractor(r: Rewriting) -> str:
     """Elements along the last dimension."""
     shape = r.shape(0)

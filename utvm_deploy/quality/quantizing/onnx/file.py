@@ -14,7 +14,7 @@ import onnx.version_converter
 from utvm_deploy.base.errors import ModelError, last_words
 from utvm_deploy.frontend.files.given_shapes import shapes_for
 from utvm_deploy.frontend.onnx.halves import in_float32
-from utvm_deploy.frontend.onnx.model import give_shapes
+from utvm_deploy.frontend.onnx.model import give_shapes, without_contributed
 from utvm_deploy.frontend.onnx.prepare import prepared
 from utvm_deploy.frontend.onnx.versions import with_version
 from utvm_deploy.frontend.onnx_rewrites.known_values import check_self_contained
@@ -152,6 +152,10 @@ def for_quantizer(data: bytes) -> bytes:
     model = onnx.load_model_from_string(data)
     for change in (_limit_masks, _fuse_hard_swish, _split_sums, _flatten_biases, _name_nodes):
         change(model)
+    if any(node.op_type == "Gelu" and node.domain for node in model.graph.node):
+        inferred = onnx.shape_inference.infer_shapes(without_contributed(onnx, model)).graph
+        del model.graph.value_info[:]
+        model.graph.value_info.extend(inferred.value_info)
     made: bytes = model.SerializeToString()
     return made
 
