@@ -216,6 +216,21 @@ def test_what_is_refused() -> None:
             without_composed(onnx, net.model())
 
 
+@pytest.mark.parametrize("turned", [4, 3])
+def test_one_cache_of_cosines_and_sines_and_an_odd_number_of_elements(turned: int) -> None:
+    net = Net(0)
+    x = net.given("x", net.normal(1, 2, 3, 6), is_constant=False)
+    cache = net.given("cache", net.normal(1, 3, turned // 2), is_constant=True)
+    net.add("RotaryEmbedding", [x, cache, cache], ["y"], rotary_embedding_dim=turned)
+    net.outputs, model = ["y"], net.model()
+    if turned % 2:
+        with pytest.raises(ModelError, match="turns 3 elements of each head"):
+            rewritten(onnx, model)
+        return
+    wanted = ReferenceEvaluator(model).run(None, net.inputs)
+    assert furthest(rewritten(onnx, model), net.inputs, wanted) < BOUND
+
+
 def block(seed: int) -> Net:
     """A block with positions, shared keys, a causal mask, and one that is an input."""
     net, width, rows = Net(seed), 16, 6

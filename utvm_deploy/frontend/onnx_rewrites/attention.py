@@ -244,6 +244,11 @@ def rotated(
         x = _heads_apart(r, x, heads)
     size = r.shape_of(x)[-1]
     turned = turned or size
+    if turned % 2:
+        raise ModelError(
+            f"{r.place} turns {turned} elements of each head, which are not pairs; export it with "
+            "an even number"
+        )
     half = turned // 2
     is_alternating = bool(int(r.given.get("interleaved", 0)))
     order = np.arange(turned)
@@ -256,9 +261,9 @@ def rotated(
         exchanged = r.add("Concat", *ends, axis=3)
     signs = r.constant(np.where(is_second, 1, -1), np.float32)
     factors = []
-    for cache in caches:
+    for cache, is_sine in zip(caches, (False, True), strict=True):
         wide = r.taken(cache, pairs, len(r.shape_of(cache)) - 1)
-        if cache == caches[1]:
+        if is_sine:
             wide = r.add("Mul", wide, signs)
         if places:
             wide = r.add("Gather", wide, places, axis=0)
