@@ -80,7 +80,7 @@ def suggestions(graph: Graph, whole: Mapping[int, int]) -> list[Suggestion]:
 def _with_input(graph: Graph, live: _Live) -> Iterator[tuple[Chain, ...]]:
     """Chains that begin with the rows of the input, and those that fit them."""
     for last in chain_ends(graph, 0):
-        first = (Chain(0, last, _rows(graph, 0, last, 1)),)
+        first = (_paced(graph, Chain(0, last, Fraction(1)), 1),)
         yield first
         yield from _chosen(graph, live, first)
 
@@ -96,11 +96,9 @@ def _chosen(
         at, most = live.outside(chains)
         if most < _HIGH * live.peak(chains):
             return
+        found = (_with_equal_ones(graph, one, chains) for one in _chains_around(graph, at, chains))
         needs = {
-            some: max(live.inside(some[0]), live.outside((*chains, *some))[1])
-            for some in (
-                _with_equal_ones(graph, one, chains) for one in _chains_around(graph, at, chains)
-            )
+            some: max(live.inside(some[0]), live.outside((*chains, *some))[1]) for some in found
         }
         least = min(needs.values(), default=most)
         if least > WORTHWHILE * most:
@@ -119,7 +117,7 @@ def _with_equal_ones(graph: Graph, chain: Chain, others: Sequence[Chain]) -> tup
     length, found = chain.last - chain.first, [chain]
     for first in range(len(layers) - length):
         last = first + length
-        is_free = all(last < one.first or one.last < first for one in (*others, *found))
+        is_free = not any(one.overlaps(first, last) for one in (*others, *found))
         is_equal = layers[first : last + 1] == layers[chain.first : chain.last + 1]
         if is_free and is_equal and last in chain_ends(graph, first, of_matrices=True):
             found.append(replace(chain, first=first, last=last))
@@ -129,13 +127,10 @@ def _with_equal_ones(graph: Graph, chain: Chain, others: Sequence[Chain]) -> tup
 def _chains_around(graph: Graph, at: int, others: Sequence[Chain]) -> Iterator[Chain]:
     """Chains that contain operator ``at``, or begin behind it, and have none of ``others``."""
     for first in range(min(at + 1, len(graph.operators) - 1), -1, -1):
-        if any(one.first <= first <= one.last for one in others):
-            continue
         for of_matrices in (False, True):
             for last in chain_ends(graph, first, of_matrices=of_matrices):
-                if any(one.first <= last and first <= one.last for one in others):
-                    break
-                if last - first >= _LONGEST:
+                is_free = not any(one.overlaps(first, last) for one in others)
+                if not is_free or last - first >= _LONGEST:
                     break
                 matrix = rows_of_matrix(graph, first, last) if of_matrices else 0
                 if last >= at and (matrix or not of_matrices):
@@ -144,31 +139,28 @@ def _chains_around(graph: Graph, at: int, others: Sequence[Chain]) -> Iterator[C
 
 def _paced(graph: Graph, chain: Chain, pace: int) -> Chain:
     """The chain with strips of some rows; the more, the higher the ``pace`` is."""
+    operators = graph.operators[chain.first : chain.last + 1]
+    outputs = [graph.tensors[operator.outputs[0]] for operator in operators]
     if chain.matrix:
         # Strips that begin at aligned addresses need no copy where they are put together.
-        result = graph.tensors[graph.operators[chain.last].outputs[0]]
+        result = outputs[-1]
         row_bytes = result.element.size_bytes(result.shape[-1])
         aligned = BUFFER_ALIGNMENT // gcd(BUFFER_ALIGNMENT, row_bytes)
         rows = -(-chain.matrix // _STRIPS_OF_MATRIX[pace - 1])
         return replace(chain, rows=Fraction(min(-(-rows // aligned) * aligned, chain.matrix)))
-    return replace(chain, rows=_rows(graph, chain.first, chain.last, pace))
-
-
-def _rows(graph: Graph, first: int, last: int, pace: int) -> Fraction:
-    """The rows of a chain's result for ``pace`` rows of its first output."""
-    end = last - 1 if sums_up(graph, first, last) else last
+    # The rows of the result for ``pace`` rows of the first output.
+    made = outputs[:-1] if sums_up(graph, chain.first, chain.last) else outputs
     # Rows of the input are not computed: the pace is that of the first layer that is.
-    begin = min(first + 1, end) if comes_in_rows(graph) and first == 0 else first
-    heights = [graph.tensors[graph.operators[i].outputs[0]].shape[1] for i in (begin, end)]
-    shrinking = max(round(heights[0] / heights[1]), 1)
-    return Fraction(pace, shrinking)
+    begin = made[:2][-1] if comes_in_rows(graph) and chain.first == 0 else made[0]
+    shrinking = max(round(begin.shape[1] / made[-1].shape[1]), 1)
+    return replace(chain, rows=Fraction(pace, shrinking))
 
 
 def _extra_cycles(strips: Strips, table: CostTable) -> float:
     """What the strips of a chain take more than its layers: calls, and rows that are moved."""
-    found, before = 0.0, strips.none
+    found = 0.0
     cycles = [strip_cycles(strips.graph, operator, table) for operator in strips.operators]
-    for ends in strips.ends:
+    for before, ends in strips.turns:
         for operator, each in zip(strips.operators, cycles, strict=True):
             output = operator.outputs[0]
             if ends[output] == before[output]:
@@ -182,7 +174,6 @@ def _extra_cycles(strips: Strips, table: CostTable) -> float:
                 if parked is not None:
                     moved = (ends[output] - parked) * strips.row_bytes(output)
                     found += moving_cycles(moved, table)
-        before = ends
     return found
 
 
@@ -211,7 +202,7 @@ class _Live:
         sizes = (
             (size, position)
             for position, size in self._whole.items()
-            if not any(chain.first <= position <= chain.last for chain in chains)
+            if not any(chain.overlaps(position, position) for chain in chains)
         )
         size, position = max(sizes, default=(0, 0))
         return position, size

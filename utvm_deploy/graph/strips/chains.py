@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from math import floor, gcd, lcm
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from utvm_deploy.graph.attributes import BatchMatmul, FullyConnected, Pool
 from utvm_deploy.graph.model import Graph, Operator
 from utvm_deploy.graph.rewrite import consumers
-from utvm_deploy.graph.strips.image_rows import RowWindow, activations, row_window
+from utvm_deploy.graph.strips.image_rows import SAME_ROW, activations, row_window
 from utvm_deploy.graph.strips.matrix_rows import follows, is_by_rows, rows_of, rows_read
 
 Table: TypeAlias = NDArray[np.int64]
@@ -44,6 +45,10 @@ class Chain:
     #: Rows of each matrix, if the strips have rows of matrices (``matrix_rows.py``). No strip has
     #: rows of two matrices. 0: the rows are those of images.
     matrix: int = 0
+
+    def overlaps(self, first: int, last: int) -> bool:
+        """Whether it has some of the operators ``first`` to ``last``."""
+        return self.first <= last and first <= self.last
 
 
 class _Facts:
@@ -106,18 +111,16 @@ def rows_of_matrix(graph: Graph, first: int, last: int) -> int:
 
 def sums_up(graph: Graph, first: int, last: int) -> bool:
     """Whether the last operator of a chain averages all rows of the one before, for int8."""
-    operator = graph.operators[last]
-    a, (source, *_) = operator.attributes, operator.inputs
-    if not isinstance(a, Pool) or operator.kind != "AVERAGE_POOL_2D" or source is None:
+    operator, source = graph.operators[last], graph.operators[last - 1].outputs[0]
+    a, image = operator.attributes, graph.tensors[source]
+    is_average = operator.kind == "AVERAGE_POOL_2D" and operator.inputs[0] == source
+    if not isinstance(a, Pool) or not is_average or image.dtype != "int8":
         return False
-    image, output = graph.tensors[source], graph.tensors[operator.outputs[0]]
-    is_whole = all(
-        window >= extent for window, extent in zip(a.window, image.shape[1:3], strict=True)
-    )
-    read = [i for i in range(first, last) if source in graph.operators[i].inputs]
-    is_last = source == graph.operators[last - 1].outputs[0]
-    is_alone = output.shape[1:3] == (1, 1) and image.dtype == "int8"
-    return is_whole and is_last and is_alone and not read
+    height, width = image.shape[1:3]
+    is_whole = a.window[0] >= height and a.window[1] >= width
+    is_one = graph.tensors[operator.outputs[0]].shape[1:3] == (1, 1)
+    is_read = any(source in one.inputs for one in graph.operators[first:last])
+    return is_whole and is_one and not is_read
 
 
 class Strips:
@@ -130,12 +133,8 @@ class Strips:
         #: The average over all rows that ends the chain; rows are summed up, and not kept.
         self.pool = operators[-1] if sums_up(graph, chain.first, chain.last) else None
         self.operators = operators[:-1] if self.pool else operators
-        self.windows: dict[int, RowWindow] = {}
-        windows = _facts_of(graph).windows
-        for index in range(len(self.operators)):
-            window = RowWindow(1, 1, 0) if chain.matrix else windows[chain.first + index]
-            assert window is not None, "chain_ends gives only such chains"
-            self.windows[index] = window
+        windows = _facts_of(graph).windows[chain.first : chain.first + len(self.operators)]
+        self.windows = [SAME_ROW if chain.matrix else one or SAME_ROW for one in windows]
         self.made = {operator.outputs[0]: i for i, operator in enumerate(self.operators)}
 
     @property
@@ -176,12 +175,13 @@ class Strips:
         return {tensor: tuple(indices) for tensor, indices in found.items()}
 
     @cached_property
-    def ends(self) -> tuple[Mapping[int, int], ...]:
-        """Of each strip: tensor -> how many of its rows are there after it.
+    def turns(self) -> tuple[tuple[Mapping[int, int], Mapping[int, int]], ...]:
+        """Of each strip: tensor -> how many of its rows are there before it, and after it.
 
         The first strips make no row of the result yet: rows enter the chain at an even pace.
         """
-        return tuple(dict(zip(self.made, after, strict=True)) for after in self._after.tolist())
+        ends = ([0] * len(self.made), *self._after.tolist())
+        return tuple(pairwise(dict(zip(self.made, after, strict=True)) for after in ends))
 
     @cached_property
     def _after(self) -> Table:
@@ -226,11 +226,6 @@ class Strips:
                     known = lines[index].get(slope * stride, base)
                     lines[index][slope * stride] = max(known, base)
         return list(lines)
-
-    @property
-    def none(self) -> Mapping[int, int]:
-        """The ends before the first strip."""
-        return dict.fromkeys(self.made, 0)
 
     def first_needed(self, tensor: int, before: Mapping[int, int]) -> int:
         """The first row that strips still read; ``before`` are the ends before these strips."""
@@ -311,8 +306,7 @@ class Strips:
 
     def _first_reads(self, before: Table) -> Table:
         """[strip, operator]: the first row that it still reads."""
-        windows = [self.windows[index] for index in range(len(self.operators))]
-        flat = [(Fraction(one.stride), Fraction(one.top)) for one in windows]
+        flat = [(Fraction(one.stride), Fraction(one.top)) for one in self.windows]
         fine = lcm(*(one.denominator for pair in flat for one in pair))
         strides, tops = np.array([[int(one * fine) for one in pair] for pair in flat]).T
         reads: Table = np.maximum((before * strides - tops) // fine, 0)

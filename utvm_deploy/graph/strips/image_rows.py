@@ -31,8 +31,8 @@ from utvm_deploy.graph.attributes import (
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.signals.attributes import UtvmRgb565
 
-#: Operators each of whose rows depends on the same row of their inputs.
-_BY_ROW = (
+#: Functions of one element of each input, with broadcasting.
+BY_ELEMENT = (
     Add,
     Dequantize,
     Divide,
@@ -82,16 +82,19 @@ class RowWindow:
         return end * self.stride + (self.span - self.top - self.stride) * unit
 
 
+#: The same row.
+SAME_ROW = RowWindow(1, 1, 0)
+
+
 def row_window(graph: Graph, operator: Operator) -> RowWindow | None:
     """How an operator's rows depend on those of its inputs; None if strips cannot compute it."""
     a = operator.attributes
     output = graph.tensors[operator.outputs[0]]
     inputs = list(activations(graph, operator))
     if isinstance(a, InputRows) and _is_image(output):
-        return RowWindow(1, 1, 0)
-    if len(operator.outputs) != 1 or not inputs or not _is_image(output):
-        return None
-    if not all(_is_image(graph.tensors[number]) for number in inputs):
+        return SAME_ROW
+    images = [output, *(graph.tensors[number] for number in inputs)]
+    if len(operator.outputs) != 1 or not inputs or not all(map(_is_image, images)):
         return None
     if isinstance(a, Convolution) and len(inputs) == 1 and operator.inputs[0] == inputs[0]:
         number = operator.inputs[1]
@@ -102,17 +105,15 @@ def row_window(graph: Graph, operator: Operator) -> RowWindow | None:
     if isinstance(a, Pool):
         return RowWindow(a.window[0], a.strides[0], a.padding[0])
     if isinstance(a, UtvmRgb565):
-        return RowWindow(1, 1, 0)
+        return SAME_ROW
     if isinstance(a, Rearrange | ResizeBilinear):
         return _window_of_moves(graph.tensors[inputs[0]], output, a)
-    is_by_row = isinstance(a, _BY_ROW) or (isinstance(a, Concatenation | Lookup) and a.axis == 3)
-    whole = all(
-        tensor.shape == output.shape or isinstance(a, Concatenation)
-        for tensor in (graph.tensors[number] for number in inputs)
-    )
-    constants = (graph.tensors[number] for number in operator.inputs if number is not None)
-    flat = all(_has_no_rows(tensor) for tensor in constants if tensor.data is not None)
-    return RowWindow(1, 1, 0) if is_by_row and whole and flat else None
+    is_by_row = isinstance(a, BY_ELEMENT) or (isinstance(a, Concatenation | Lookup) and a.axis == 3)
+    whole = isinstance(a, Concatenation) or all(one.shape == output.shape for one in images)
+    known = (graph.tensors[number] for number in operator.inputs if number is not None)
+    # A constant is the same for every row.
+    flat = all(len(one.shape) < 3 or one.shape[-3] == 1 for one in known if one.data is not None)
+    return SAME_ROW if is_by_row and whole and flat else None
 
 
 def _window_of_moves(
@@ -137,8 +138,3 @@ def activations(graph: Graph, operator: Operator) -> Iterator[int]:
 
 def _is_image(tensor: Tensor) -> bool:
     return len(tensor.shape) == 4 and tensor.shape[0] == 1
-
-
-def _has_no_rows(tensor: Tensor) -> bool:
-    """Whether a constant is the same for every row."""
-    return len(tensor.shape) < 3 or tensor.shape[-3] == 1

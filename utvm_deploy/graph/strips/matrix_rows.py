@@ -12,38 +12,21 @@ import math
 import numpy as np
 
 from utvm_deploy.graph.attributes import (
-    Add,
     BatchMatmul,
     Boolean,
     Concatenation,
-    Dequantize,
-    Divide,
-    Extremum,
     FullyConnected,
     Gelu,
-    LeakyRelu,
     LogSoftmax,
     Lookup,
     Mean,
-    Multiply,
-    OfOne,
-    Prelu,
-    Quantize,
-    Relu,
     Reshape,
     Softmax,
-    SquaredDifference,
-    Subtract,
     Sum,
 )
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import in_one_run
-
-#: Functions of one element of each input, with broadcasting.
-_BY_ELEMENT = (
-    *(Add, Boolean, Dequantize, Divide, Extremum, Gelu, LeakyRelu, Multiply, OfOne, Prelu),
-    *(Quantize, Relu, SquaredDifference, Subtract),
-)
+from utvm_deploy.graph.strips.image_rows import BY_ELEMENT
 
 
 def rows_of(tensor: Tensor) -> int:
@@ -108,7 +91,7 @@ def is_by_rows(graph: Graph, operator: Operator) -> bool:
     ranks = {len(graph.tensors[one].shape) for one in operator.inputs if one is not None}
     if operator.kind == "SELECT" and len(ranks) > 1:
         return False
-    return isinstance(a, (*_BY_ELEMENT, LogSoftmax, Softmax))
+    return isinstance(a, (*BY_ELEMENT, Boolean, Gelu, LogSoftmax, Softmax))
 
 
 def rows_read(
