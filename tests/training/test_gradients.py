@@ -16,13 +16,13 @@ torch = pytest.importorskip(
     reason="PyTorch is not installed; its installation page has builds for the CPU",
 )
 
+from random_nets import random_net  # noqa: E402
 from torch import nn  # noqa: E402
 from training_nets import (  # noqa: E402
     NETS,
     as_stored,
     moved,
     net_of,
-    random_net,
     set_weights,
     states_of,
 )
@@ -32,6 +32,8 @@ pytestmark = pytest.mark.slow
 
 #: The largest difference of a gradient, relative to the largest gradient of its tensor.
 BOUND = 1e-5
+#: A gradient below this share of the largest one of the net counts as 0.
+NOTHING = 1e-2
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +129,44 @@ def test_weights_follow_those_of_pytorch(optimizer: str, host: Device) -> None:
     model.unload()
 
 
-def check_differences(seed: int, device: Device) -> None:
-    """Gradients of a random net beside differences of its loss, in float64, along a direction."""
+class Ends(nn.Module):
+    """Functions, of which most have a kink or overflow at an input that is exactly there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        nn.init.eye_(self.first.weight)
+        nn.init.zeros_(self.first.bias)
+
+    def forward(self, x: Any) -> Any:
+        x, f = self.first(x), nn.functional
+        made = [torch.relu(x), f.relu6(x), x.clamp(-1, 1), x.clamp(max=3), f.leaky_relu(x)]
+        made += [f.hardswish(x), f.hardsigmoid(x), f.softplus(x), f.mish(x), f.celu(x)]
+        return torch.cat([*made, f.elu(x[:, 1:])], 1)
+
+
+def test_gradients_at_the_ends_of_functions(host: Device) -> None:
+    net, x = Ends(), np.array([[0, -3, -1, 1, 3, 6, 100, -100]], np.float32)
+    given = torch.from_numpy(x)
+    made = utvm_deploy.trainable(
+        net, inputs=(given,), loss="mse", optimizer="momentum", layers="all"
+    )
+    model = host.load(utvm_deploy.compile(made, "host"))
+    target = np.ones((1, 87), np.float32)
+    model.train_step((x,), target)
+    torch_loss(net, "mse", x, target).backward()
+    assert net.first.bias.grad is not None
+    found = states_of(model)["first.bias velocity"]
+    np.testing.assert_allclose(found, net.first.bias.grad.numpy(), rtol=1e-5, atol=1e-6)
+    model.unload()
+
+
+def check_random(seed: int, device: Device) -> tuple[float, float]:
+    """Gradients of a random net beside those of PyTorch in float64, which are looked at, too.
+
+    The largest difference relative to the largest gradient of its tensor: ours, and PyTorch's in
+    float32. Along a direction, those in float64 are the difference of the losses.
+    """
     module, example = random_net(seed)
     made = utvm_deploy.trainable(module, inputs=(example,), optimizer="momentum", layers="all")
     model = device.load(utvm_deploy.compile(made, device.board))
@@ -139,8 +177,13 @@ def check_differences(seed: int, device: Device) -> None:
     set_weights(model, parameters)
     model.train_step((x,), label)
     states = states_of(model)
-    module.double()
-    step = 1e-6
+    model.unload()
+    torch_loss(module, "cross_entropy", x, label).backward()
+    shorter = {key: one.grad.numpy().copy() for key, one in parameters.items()}
+    module.double().zero_grad()
+    torch_loss(module, "cross_entropy", x.astype(float), label).backward()
+    step, ours, theirs = 1e-6, 0.0, 0.0
+    largest = max(float(one.grad.abs().max()) for one in parameters.values())
     for key, parameter in parameters.items():
         start = parameter.detach().clone()
         along = torch.from_numpy(rng.standard_normal(tuple(start.shape)))
@@ -150,20 +193,30 @@ def check_differences(seed: int, device: Device) -> None:
                 parameter.copy_(start + sign * step * along)
                 losses.append(torch_loss(module, "cross_entropy", x.astype(float), label).item())
             parameter.copy_(start)
-        wanted = (losses[0] - losses[1]) / (2 * step)
-        gradient = states[f"{key} velocity"].astype(float)
-        found = float((gradient * as_stored(along, gradient.shape)).sum())
-        size = float(np.abs(gradient * as_stored(along, gradient.shape)).sum())
-        assert found == pytest.approx(wanted, abs=1e-5 * size + 1e-6), f"seed {seed}, {key}"
-    model.unload()
+        slope = float((parameter.grad * along).sum())
+        size = float((parameter.grad * along).abs().sum())
+        assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(slope, abs=1e-5 * size + 1e-8)
+        right = as_stored(parameter.grad, states[key].shape)
+        # What rounding leaves of a gradient that is 0 is compared with the largest of all.
+        scale = max(float(np.abs(right).max()), NOTHING * largest)
+        found = np.abs(states[f"{key} velocity"] - right).max() / scale
+        assert np.isfinite(found), f"seed {seed}, {key}"
+        ours = max(ours, float(found))
+        theirs = max(theirs, float(np.abs(shorter[key] - parameter.grad.numpy()).max() / scale))
+    return ours, theirs
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_random_nets_by_differences(seed: int, host: Device) -> None:
-    check_differences(seed, host)
+def is_right(ours: float, theirs: float) -> bool:
+    """Whether a difference is what float32 permits: 1e-5, or as much as PyTorch's in float32."""
+    return ours <= max(BOUND, 4 * theirs)
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 20))
+def test_random_nets(seed: int, host: Device) -> None:
+    assert is_right(*check_random(seed, host))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(4, 200))
-def test_many_random_nets_by_differences(seed: int, host: Device) -> None:
-    check_differences(seed, host)
+@pytest.mark.parametrize("seed", [one for one in range(200) if one % 20])
+def test_many_random_nets(seed: int, host: Device) -> None:
+    assert is_right(*check_random(seed, host))

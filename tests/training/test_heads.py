@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from float_writer import FloatWriter
 from test_train_verb import moved
+from tflite_writer import ModelWriter
 
 import utvm_deploy
 from utvm_deploy.base.errors import UnsupportedOperator
@@ -78,6 +79,59 @@ def test_the_operators_of_mobile_nets_train(
         np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
     losses = [model.train_step(inputs[0], [1])[0] for _ in range(5)]
     assert losses[-1] < losses[0]
+    model.unload()
+
+
+ACTIVATIONS = {"NONE": (-np.inf, np.inf), "RELU": (0, np.inf), "RELU_N1_TO_1": (-1, 1)}
+ACTIVATIONS["RELU6"] = (0, 6)
+
+
+@pytest.mark.parametrize(
+    ("activation", "dtype", "scale", "zero_point", "means"),
+    [
+        # 6 is the last of the integers, or beyond them.
+        ("RELU6", "int8", 6 / 255, -128, "RELU6"),
+        ("RELU6", "int8", 3 / 255, -128, "RELU6"),
+        ("RELU6", "int8", 0.1, 3, "RELU6"),
+        ("RELU", "int8", 0.1, 3, "RELU"),
+        ("NONE", "int8", 0.1, -128, "RELU"),
+        ("NONE", "int8", 0.1, 3, "NONE"),
+        ("RELU_N1_TO_1", "int8", 0.1, 3, "RELU_N1_TO_1"),
+        ("RELU", "int16", 1e-4, 0, "RELU"),
+        ("RELU6", "int16", 1e-4, 0, "RELU6"),
+        ("NONE", "int16", 1e-4, 0, "NONE"),
+    ],
+)
+def test_a_float_head_keeps_the_activation(
+    activation: str,
+    dtype: str,
+    scale: float,
+    zero_point: int,
+    means: str,
+    tmp_path: Path,
+    host: Device,
+) -> None:
+    rng, m = np.random.default_rng(3), ModelWriter()
+    x = m.tensor((1, 4), dtype, 0.1 if dtype == "int8" else 1e-3, name="x")
+    m.inputs.append(x)
+    weights = rng.integers(-127, 128, (16, 4)).astype(np.int8)
+    given = {"activation": activation, "scale": scale, "zero_point": zero_point}
+    m.output(m.fully_connected(x, weights, np.zeros(16, np.int64), weight_scale=0.02, **given))
+    path = m.save(tmp_path / "net.tflite")
+    made = utvm_deploy.trainable(path, loss="mse", layers="all")
+    moved_weights = moved(made)
+    model = host.load(utvm_deploy.compile(made.begun_with(moved_weights), "host"))
+    inputs = random_samples(load_model(path), 2).inputs
+    with with_chosen(weights=moved_weights):
+        wanted = run_oracle(path, inputs, outputs_only=True).outputs
+    matrix, bias = moved_weights.arrays()
+    step = m.tensors[x].scales[0]
+    for sample, (right,) in zip(inputs, wanted, strict=True):
+        ((found,), _) = model.run(sample)
+        np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
+        plain = sample[0].astype(float) * step @ matrix + bias
+        np.testing.assert_allclose(found, np.clip(plain, *ACTIVATIONS[means]), atol=1e-3)
+        assert np.abs(plain).max() > 7
     model.unload()
 
 

@@ -99,7 +99,8 @@ def net_of(name: str) -> tuple[nn.Module, torch.Tensor]:
 def moved(names: tuple[str, ...], module: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters of the module by the names of the trainable model, in their order."""
     known = dict(module.named_parameters())
-    norms = {name for name, one in module.named_modules() if isinstance(one, nn.LayerNorm)}
+    kinds = (nn.LayerNorm, nn.GroupNorm)
+    norms = {name for name, one in module.named_modules() if isinstance(one, kinds)}
 
     def own(name: str) -> str:
         layer, _, what = name.rpartition(".")
@@ -137,46 +138,3 @@ def states_of(model: DeviceModel) -> dict[str, np.ndarray[Any, Any]]:
         for buffer, raw in zip(model.compiled.states, model.state(), strict=True)
         if buffer.dtype == "float32"
     }
-
-
-def random_net(seed: int) -> tuple[nn.Module, torch.Tensor]:
-    """A seeded chain of layers that train, and an example of its input: images or rows."""
-    rng = np.random.default_rng(seed)
-    torch.manual_seed(seed)
-
-    def one(*choices: Any) -> Any:
-        return choices[int(rng.integers(len(choices)))]()
-
-    def activation() -> nn.Module:
-        kinds = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.SiLU, nn.GELU, nn.ReLU6)
-        return one(*kinds, lambda: nn.LeakyReLU(0.1))  # type: ignore[no-any-return]
-
-    layers: list[nn.Module] = []
-    shape = tuple(int(n) for n in (rng.integers(1, 3), rng.integers(1, 4), 9, 8))
-    if rng.random() < 0.5:
-        shape = (shape[0], int(rng.integers(3, 9)))
-    example = torch.zeros(shape)
-    for _ in range(int(rng.integers(1, 4))):
-        now = nn.Sequential(*layers)(example).shape
-        width = int(rng.integers(2, 7))
-        if len(now) == 4 and min(now[2:]) >= 3:
-            channels, size, stride = now[1], int(rng.integers(1, 4)), int(rng.integers(1, 3))
-            image = {"stride": stride, "padding": int(rng.integers(0, size))}
-            layers.append(
-                one(
-                    lambda c=channels, w=width, s=size, k=image: nn.Conv2d(c, w, s, **k),
-                    lambda c=channels, s=size, k=image: nn.Conv2d(c, 2 * c, s, groups=c, **k),
-                )
-            )
-            layers += [activation(), one(nn.Identity, lambda: nn.AvgPool2d(2, 1))]
-            continue
-        if len(now) == 4:
-            layers.append(nn.Flatten())
-            now = nn.Sequential(*layers)(example).shape
-        layers += [nn.Linear(now[1], width), activation()]
-        # Two elements become 1 and -1, whatever they are: their gradient is a rounding error.
-        norm = nn.LayerNorm(width) if width > 2 else nn.Identity()
-        layers.append(one(nn.Identity, lambda one=norm: one))
-    now = nn.Sequential(*layers, nn.Flatten())(example).shape
-    layers += [nn.Flatten(), nn.Linear(now[1], 3)]
-    return nn.Sequential(*layers).eval(), example

@@ -37,7 +37,7 @@ def trainable(
       at the end of the model is a part of the former.
     - ``optimizer`` is "sgd", "momentum" (0.9) or "adam", as PyTorch has them.
     - ``layers`` says what trains: "last", "all", or a list of positions and names. Only dense
-      layers, convolutions and layer normalizations train. Batch normalizations keep their values.
+      layers, convolutions, layer and group normalizations train. Batch normalizations do not.
     - ``rate`` is the learning rate.
     - ``inputs`` is as for ``compile``: a batch of more than 1 is that of a step.
     - ``name`` is the prefix of every C symbol; by default it follows from the file's name.

@@ -9,6 +9,7 @@ result, so every verb and every reference takes it as it is. A Relax model keeps
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +31,8 @@ _ORDERS = {
     "DEPTHWISE_CONV_2D": (3, 1, 2, 0),
     "FULLY_CONNECTED": (1, 0),
 }
-#: The field of operators' options, and its values.
-_FUSED, _NONE, _RELU = "fusedActivationFunction", 0, 1
+#: The field of operators' options, and one of its values.
+_FUSED, _RELU = "fusedActivationFunction", 1
 
 
 def with_trained(data: bytes, path: Path, text: str) -> bytes:
@@ -150,9 +151,7 @@ def _activation(operator: Operator, graph: Graph, written: Any) -> None:
     """Give the file's operator the activation that it has while it trains."""
     from utvm_deploy.frontend.training.of_graph import bounds_of
 
-    output = graph.tensors[operator.outputs[0]]
-    if output.dtype == "float32" or not hasattr(written.builtinOptions, _FUSED):
-        return
-    bounds = [least for least, _ in bounds_of(operator.attributes, output)]
-    if bounds in ([], [0.0]):
-        setattr(written.builtinOptions, _FUSED, _RELU if bounds else _NONE)
+    bounds = bounds_of(operator.attributes, graph.tensors[operator.outputs[0]])
+    if hasattr(written.builtinOptions, _FUSED) and bounds == (0.0, math.inf):
+        # Which the range of integers may say instead of the file.
+        setattr(written.builtinOptions, _FUSED, _RELU)

@@ -1,8 +1,8 @@
 """The attributes of operators, one frozen dataclass per family.
 
 Padding is always explicit (SAME and VALID are resolved at import). Activations are clamps in units
-of the quantized output, or ``limits`` where the output is float32. So passes can merge either
-without knowing its origin.
+of the quantized output, and ``limits`` in real numbers. Kernels of integers read the clamps, and
+those of float32 and training the limits. So passes can merge either without knowing its origin.
 """
 
 from __future__ import annotations

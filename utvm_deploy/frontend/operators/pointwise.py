@@ -15,6 +15,7 @@ from utvm_deploy.frontend.files.supported_operator import (
     INT8,
     SupportedOperator,
 )
+from utvm_deploy.frontend.operators.float_operands import limits_of
 from utvm_deploy.frontend.operators.integers import (
     PLAIN,
     import_plain_arithmetic,
@@ -76,7 +77,7 @@ def import_add(op: SourceOperator) -> Operator:
     if op.input(0).dtype in PLAIN:
         return import_plain_arithmetic(op)
     out = _two_inputs(op)
-    return made(op, op.inputs[:2], Add(clamp_of(op, out), _sum_shifts(op, out)))
+    return made(op, op.inputs[:2], Add(clamp_of(op, out), _sum_shifts(op, out), limits_of(op)))
 
 
 def import_sub(op: SourceOperator) -> Operator:
@@ -84,7 +85,7 @@ def import_sub(op: SourceOperator) -> Operator:
     if op.input(0).dtype in PLAIN:
         return import_plain_arithmetic(op)
     out = _two_inputs(op)
-    return made(op, op.inputs[:2], Subtract(clamp_of(op, out), _sum_shifts(op, out)))
+    return made(op, op.inputs[:2], Subtract(clamp_of(op, out), _sum_shifts(op, out), limits_of(op)))
 
 
 def import_mul(op: SourceOperator) -> Operator:
@@ -92,7 +93,7 @@ def import_mul(op: SourceOperator) -> Operator:
     if op.input(0).dtype in PLAIN:
         return import_plain_arithmetic(op)
     out = _two_inputs(op)
-    return made(op, op.inputs[:2], Multiply(clamp_of(op, out)))
+    return made(op, op.inputs[:2], Multiply(clamp_of(op, out), limits_of(op)))
 
 
 def import_extremum(op: SourceOperator) -> Operator:
@@ -119,7 +120,8 @@ def import_relu(op: SourceOperator) -> Operator:
         quantized(op, op.input(0))
     alike(op, op.input(0), out)
     lower, upper = _RELU_RANGES[op.kind]
-    return made(op, op.inputs[:1], Relu(quantized_range(op, out, lower, upper)))
+    limits = (lower, math.inf if upper is None else upper)
+    return made(op, op.inputs[:1], Relu(quantized_range(op, out, lower, upper), limits))
 
 
 def import_leaky_relu(op: SourceOperator) -> Operator:

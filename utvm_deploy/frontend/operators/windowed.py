@@ -9,6 +9,7 @@ import numpy as np
 
 from utvm_deploy.frontend.files.source import Several, SourceOperator
 from utvm_deploy.frontend.files.supported_operator import COMPUTED, EQUAL, FUSED, SupportedOperator
+from utvm_deploy.frontend.operators.float_operands import limits_of
 from utvm_deploy.frontend.operators.geometry import (
     bilinear_of,
     convolution_of,
@@ -44,7 +45,10 @@ def import_convolution(op: SourceOperator) -> Operator:
     alike(op, x, out, rank=4)
     bias, is_short = _short_or_long_bias(op, x, weights)
     attributes = replace(
-        convolution_of(op, x, weights), clamp=clamp_of(op, out), sums_in_32_bits=is_short
+        convolution_of(op, x, weights),
+        clamp=clamp_of(op, out),
+        sums_in_32_bits=is_short,
+        limits=limits_of(op),
     )
     return made(op, (op.inputs[0], op.inputs[1], bias), attributes)
 
@@ -77,7 +81,10 @@ def import_depthwise(op: SourceOperator) -> Operator:
     multiplier = depth_multiplier_of(op, x, weights)
     bias = bias_of(op, weights.shape[3], dtype=_BIAS_TYPES[x.dtype])
     attributes = replace(
-        convolution_of(op, x, weights), clamp=clamp_of(op, out), depth_multiplier=multiplier
+        convolution_of(op, x, weights),
+        clamp=clamp_of(op, out),
+        depth_multiplier=multiplier,
+        limits=limits_of(op),
     )
     return made(op, (op.inputs[0], op.inputs[1], bias), attributes)
 
@@ -166,7 +173,8 @@ def import_fully_connected(op: SourceOperator) -> Operator:
         raise op.unsupported("its weights are shuffled; only the default format is supported")
     bias, _ = _short_or_long_bias(op, x, weights)
     _check_reach(op, x, weights, bias, out)
-    return made(op, (op.inputs[0], op.inputs[1], bias), FullyConnected(clamp_of(op, out)))
+    attributes = FullyConnected(clamp_of(op, out), limits_of(op))
+    return made(op, (op.inputs[0], op.inputs[1], bias), attributes)
 
 
 def _check_reach(
@@ -198,7 +206,8 @@ def import_pool(op: SourceOperator) -> Operator:
         or abs(scale_of(x) - scale_of(out)) > _POOL_SCALE_TOLERANCE
     ):
         raise op.unsupported("its input and output are quantized differently; they must be equal")
-    return made(op, op.inputs[:1], replace(pool_of(op, x), clamp=clamp_of(op, out)))
+    attributes = replace(pool_of(op, x), clamp=clamp_of(op, out), limits=limits_of(op))
+    return made(op, op.inputs[:1], attributes)
 
 
 _WEIGHTS = "constant int8 weights with zero point 0; constant bias of int32, of int64 for int16"

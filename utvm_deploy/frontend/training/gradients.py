@@ -7,10 +7,11 @@ of the operands, as ``relax.op.register_gradient`` has them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias
 
+import numpy as np
 from tvm import ir, relax
 from tvm.relax import op
 
@@ -31,31 +32,37 @@ def _where(condition: Any, gradient: Any) -> Any:
     return op.where(condition, gradient, _number(0.0))
 
 
-def _within(made: Any, low: float | None, high: float | None, gradient: Any) -> Any:
-    """The gradient where an output is between bounds; 0 at them, as in PyTorch's ReLU and ReLU6.
+def _within(made: Any, call: Any, low: float | None, high: float | None, gradient: Any) -> Any:
+    """The gradient where an input is between bounds.
 
-    It looks at the output, which the next layer keeps anyway, so the input need not be kept.
+    At the bounds 0 and 6 it is 0, as in PyTorch's ReLU and ReLU6. So it looks at the output, which
+    the next layer keeps anyway. At other bounds it is 1, as in PyTorch's clamp. To know these, it
+    looks at the input.
     """
-    for bound, inside in ((low, op.greater), (high, op.less)):
+    for bound, own, is_open, is_closed in (
+        (low, 0.0, op.greater, op.greater_equal),
+        (high, 6.0, op.less, op.less_equal),
+    ):
         if bound is not None and math.isfinite(bound):
-            gradient = _where(inside(made, _number(bound)), gradient)
+            of, inside = (made, is_open) if bound == own else (call.args[0], is_closed)
+            gradient = _where(inside(of, _number(bound)), gradient)
     return gradient
 
 
-def _relu(made: Any, _call: Any, gradient: Any) -> list[Any]:
-    return [_within(made, 0.0, None, gradient)]
+def _relu(made: Any, call: Any, gradient: Any) -> list[Any]:
+    return [_within(made, call, 0.0, None, gradient)]
 
 
 def _maximum(made: Any, call: Any, gradient: Any) -> list[Any] | None:
     """Of a tensor and a number; None of two tensors."""
     low = number_of(call.args[1])
-    return None if low is None else [_within(made, low, None, gradient), _none_of(call, 1)]
+    return None if low is None else [_within(made, call, low, None, gradient), _none_of(call, 1)]
 
 
 def _minimum(made: Any, call: Any, gradient: Any) -> list[Any] | None:
     """Of a tensor and a number; None of two tensors."""
     high = number_of(call.args[1])
-    return None if high is None else [_within(made, None, high, gradient), _none_of(call, 1)]
+    return None if high is None else [_within(made, call, None, high, gradient), _none_of(call, 1)]
 
 
 def _none_of(call: Any, place: int) -> Any:
@@ -86,7 +93,27 @@ def _matmul(_made: Any, call: Any, gradient: Any) -> list[Any] | None:
 def _clip(made: Any, call: Any, gradient: Any) -> list[Any]:
     _, *bounds = call.args
     low, high = map(number_of, bounds)
-    return [_within(made, low, high, gradient), *map(op.grad.no_grad, bounds)]
+    return [_within(made, call, low, high, gradient), *map(op.grad.no_grad, bounds)]
+
+
+def _exp(made: Any, _call: Any, gradient: Any) -> list[Any]:
+    """0 where the exponential overflows: a model of finite outputs does not choose it there."""
+    return [_where(op.less(made, _number(math.inf)), op.multiply(gradient, made))]
+
+
+def _softplus(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """d log(1 + exp(b x)) / b / dx = sigmoid(b x)."""
+    scaled = op.multiply(call.args[0], _number(float(call.attrs.beta)))
+    return [op.multiply(gradient, op.sigmoid(scaled))]
+
+
+def _prelu(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """The slopes of negative elements do not train."""
+    x, slopes = call.args
+    shape = [1] * len(shape_of(x))
+    shape[int(call.attrs.axis)] = -1
+    sloped = op.multiply(gradient, op.reshape(slopes, shape))
+    return [op.where(op.greater(x, _number(0.0)), gradient, sloped), op.grad.no_grad(slopes)]
 
 
 def _gauss(x: Any, factor: float) -> Any:
@@ -160,36 +187,101 @@ def _slice(_made: Any, call: Any, gradient: Any) -> list[Any] | None:
     return [op.nn.pad(gradient, pads), *others]
 
 
-def _global_average(_made: Any, call: Any, gradient: Any) -> list[Any]:
-    """Of ``adaptive_avg_pool2d`` to one pixel: an equal share for each pixel."""
-    shape, layout = shape_of(call.args[0]), call.attrs.layout
-    share = _number(1.0 / (shape[layout.index("H")] * shape[layout.index("W")]))
-    share = op.multiply(gradient, share)
-    return [op.broadcast_to(share, shape)]
+def _tile(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """The sum over the copies."""
+    given, whole = shape_of(call.args[0]), shape_of(call)
+    shape = (*(1 for _ in whole[len(given) :]), *given)
+    pairs = [n for all_, one in zip(whole, shape, strict=True) for n in (all_ // one, one)]
+    copies = list(range(0, len(pairs), 2))
+    return [op.reshape(op.sum(op.reshape(gradient, pairs), copies), given)]
 
 
-def _layer_norm(_made: Any, call: Any, gradient: Any) -> list[Any]:
-    """With n = (x - mean) / sigma and h = gradient * scale:
+def _of_sides(function: Callable[[Any, Sequence[int]], Any], call: Any, gradient: Any) -> Any:
+    """The gradient of an image that an operator resizes by weighted sums of rows and columns.
+
+    These weights are what the operator makes of images with a single 1. The passes behind compute
+    them, because they depend on constants only.
+    """
+    shape, made, letters = shape_of(call.args[0]), shape_of(call), str(call.attrs.layout).lower()
+    for side, other in ("hw", "wh"):
+        axis, across, size = letters.index(side), letters.index(other), [2, 2]
+        size["hw".index(side)] = made[axis]
+        # Both columns are equal: with one alone, TVM would divide by 0.
+        image, extents = [1] * 4, [1] * 4
+        image[0] = image[axis] = extents[0] = extents[axis] = shape[axis]
+        image[across] = 2
+        eye = np.eye(shape[axis], dtype=np.float32).reshape(extents)
+        resized = function(relax.const(np.broadcast_to(eye, image).copy()), size)
+        weights = op.reshape(op.mean(resized, across), (shape[axis], made[axis]))
+        order = f"{letters},z{side}->{letters.replace(side, 'z')}"
+        gradient = op.einsum((gradient, weights), order)
+    return gradient
+
+
+def _resize(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """Each pixel gets, of those that were made of it, its share."""
+
+    def function(image: Any, size: Sequence[int]) -> Any:
+        return ir.Call(call.op, [image, relax.ShapeExpr(size)], call.attrs)
+
+    return [_of_sides(function, call, gradient), op.grad.no_grad(call.args[1])]
+
+
+def _adaptive_average(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """An equal share for each pixel of a window."""
+    shape, layout = shape_of(call.args[0]), str(call.attrs.layout)
+    if shape_of(call)[layout.index("H")] == shape_of(call)[layout.index("W")] == 1:
+        share = _number(1.0 / (shape[layout.index("H")] * shape[layout.index("W")]))
+        return [op.broadcast_to(op.multiply(gradient, share), shape)]
+
+    def function(image: Any, size: Sequence[int]) -> Any:
+        return op.nn.adaptive_avg_pool2d(image, tuple(size), layout)
+
+    return [_of_sides(function, call, gradient)]
+
+
+def _normalization(x: Any, scaled: Any, axes: Sequence[int], epsilon: float) -> tuple[Any, Any]:
+    """dx and n. With n = (x - mean) / sigma and h = gradient * scale, which is ``scaled``:
     dx = (h - mean(h) - n mean(h n)) / sigma (Ba, Kiros and Hinton, "Layer Normalization", 2016).
     """
-    x, scale, shift = call.args
-    axes = [int(axis) for axis in call.attrs.axes]
 
     def mean(value: Any) -> Any:
-        return op.mean(value, axes, keepdims=True)
+        return op.mean(value, list(axes), keepdims=True)
 
     centred = op.subtract(x, mean(x))
     variance = mean(op.multiply(centred, centred))
-    inverse = op.rsqrt(op.add(variance, _number(float(call.attrs.epsilon))))
+    inverse = op.rsqrt(op.add(variance, _number(epsilon)))
     normal = op.multiply(centred, inverse)
-    scaled = op.multiply(gradient, scale)
     rest = op.subtract(scaled, mean(scaled))
     rest = op.subtract(rest, op.multiply(normal, mean(op.multiply(scaled, normal))))
+    return op.multiply(rest, inverse), normal
+
+
+def _layer_norm(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    x, scale, shift = call.args
+    axes = [int(axis) for axis in call.attrs.axes]
+    scaled = op.multiply(gradient, scale)
+    image, normal = _normalization(x, scaled, axes, float(call.attrs.epsilon))
     return [
-        op.multiply(rest, inverse),
+        image,
         op.collapse_sum_to(op.multiply(gradient, normal), shape_of(scale)),
         op.collapse_sum_to(gradient, shape_of(shift)),
     ]
+
+
+def _group_norm(_made: Any, call: Any, gradient: Any) -> list[Any]:
+    """As of a layer normalization of each group (Wu and He, "Group Normalization", 2018)."""
+    (x, scale, _), a = call.args, call.attrs
+    shape, groups = shape_of(x), int(a.num_groups)
+    axis = int(a.channel_axis) % len(shape)
+    along = [extent if i == axis else 1 for i, extent in enumerate(shape)]
+    others = [i for i in range(len(shape)) if i != axis]
+    parts = (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
+    axes = [i for i in range(1, len(parts)) if i != axis]
+    scaled = op.reshape(op.multiply(gradient, op.reshape(scale, along)), parts)
+    image, normal = _normalization(op.reshape(x, parts), scaled, axes, float(a.epsilon))
+    product = op.multiply(gradient, op.reshape(normal, shape))
+    return [op.reshape(image, shape), op.sum(product, others), op.sum(gradient, others)]
 
 
 def _none(_made: Any, call: Any, _gradient: Any) -> list[Any]:
@@ -201,21 +293,27 @@ _GRADIENTS: Mapping[str, _Gradient] = {
     "relax.grad.no_grad": _none,
     "relax.clip": _clip,
     "relax.erf": _erf,
+    "relax.exp": _exp,
     "relax.flatten": _reshaped,
+    "relax.image.resize2d": _resize,
     "relax.matmul": _matmul,
     "relax.maximum": _maximum,
     "relax.minimum": _minimum,
-    "relax.nn.adaptive_avg_pool2d": _global_average,
+    "relax.nn.adaptive_avg_pool2d": _adaptive_average,
     "relax.nn.gelu": _gelu,
     "relax.nn.gelu_tanh": _gelu_tanh,
+    "relax.nn.group_norm": _group_norm,
     "relax.nn.layer_norm": _layer_norm,
     "relax.nn.leakyrelu": _leaky_relu,
     "relax.nn.pad": _pad,
+    "relax.nn.prelu": _prelu,
     "relax.nn.relu": _relu,
+    "relax.nn.softplus": _softplus,
     "relax.rsqrt": _rsqrt,
     "relax.square": _square,
     "relax.strided_slice": _slice,
     "relax.squeeze": _reshaped,
+    "relax.tile": _tile,
 }
 
 

@@ -24,7 +24,7 @@ from utvm_deploy.frontend.training.graph import step_graph
 from utvm_deploy.frontend.training.recipe import Recipe, positions_of
 from utvm_deploy.frontend.training.step import train_step
 from utvm_deploy.frontend.training.stored import digest_of
-from utvm_deploy.graph.attribute_values import Clamp, Limits
+from utvm_deploy.graph.attribute_values import FLOAT_MAX, Clamp, Limits
 from utvm_deploy.graph.attributes import (
     Concatenation,
     Convolution,
@@ -174,8 +174,9 @@ class _Head:
             self._made[number] = self.operand(operator, 0)
             return
         made = _HEADS[operator.kind](self, operator)
-        for least, function in bounds_of(operator.attributes, output):
-            made = function(self.emit(made), relax.const(least, "float32"))
+        least, most = bounds_of(operator.attributes, output)
+        if least > -math.inf or most < math.inf:
+            made = op.clip(self.emit(made), least, most)
         self._made[number] = self.emit(made)
 
     def emit(self, value: Any) -> Any:
@@ -228,25 +229,20 @@ def floats_of(tensor: Tensor) -> _Floats:
     return np.ascontiguousarray(real, np.float32)
 
 
-def bounds_of(attributes: Any, output: Tensor) -> list[tuple[float, Callable[[Any, Any], Any]]]:
-    """The activation of an operator: bounds, and what applies each.
+def bounds_of(attributes: Any, output: Tensor) -> tuple[float, float]:
+    """The activation of an operator: the least and the largest output, or infinities.
 
-    A quantized tensor whose least number is 0 is behind a ReLU. Another end of its range bounds
-    integers only, unless the operator says so.
+    A quantized tensor whose least number is 0 is behind a ReLU, even if the file does not say so.
+    Another end of its range bounds integers only.
     """
     limits: Limits = getattr(attributes, "limits", None)
     clamp: Clamp | None = getattr(attributes, "clamp", None)
     least, most = limits or (-math.inf, math.inf)
     q = output.quantization
-    if q is not None and clamp is not None and output.dtype == "int8":
-        least = 0.0 if clamp[0] == q.zero_point else -math.inf
-        most = q.scale * (clamp[1] - q.zero_point) if clamp[1] < 127 else math.inf
-    found: list[tuple[float, Callable[[Any, Any], Any]]] = []
-    if least > -math.inf:
-        found.append((least, op.maximum))
-    if most < math.inf:
-        found.append((most, op.minimum))
-    return found
+    if least <= -FLOAT_MAX:
+        is_relu = q is not None and clamp is not None and clamp[0] == q.zero_point
+        least = 0.0 if is_relu else -math.inf
+    return least, most if most < FLOAT_MAX else math.inf
 
 
 def _dense(head: _Head, operator: Operator) -> Any:
@@ -369,8 +365,7 @@ _HEADS: Mapping[str, Callable[[_Head, Operator], Any]] = {
     "MEAN": _mean,
     "MUL": _of_two(op.multiply),
     "PAD": _pad,
-    "RELU": _of_one(op.nn.relu),
-    "RELU6": _of_one(lambda x: op.clip(x, 0, 6)),
+    **dict.fromkeys(("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1"), _of_one(lambda x: x)),
     "RESHAPE": _reshape,
     "SLICE": _rearranged,
     "SOFTMAX": _softmax,

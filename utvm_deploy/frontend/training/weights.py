@@ -1,7 +1,7 @@
 """Which constants of a Relax module train: they become parameters of its function ``main``.
 
 A layer that can train is a product with constant weights (``matmul``, ``conv2d``) with the bias
-behind it, or a layer normalization with its scale and shift.
+behind it, or a normalization of layers or groups with its scale and shift.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from utvm_deploy.graph.model import Array
 _TRAINED: Mapping[str, Mapping[int, str]] = {
     "relax.matmul": {1: "weight"},
     "relax.nn.conv2d": {1: "weight"},
+    "relax.nn.group_norm": {1: "scale", 2: "shift"},
     "relax.nn.layer_norm": {1: "scale", 2: "shift"},
 }
 _PRODUCTS = ("relax.matmul", "relax.nn.conv2d")

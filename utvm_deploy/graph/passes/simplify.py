@@ -224,7 +224,8 @@ def fuse_relu(graph: Graph) -> Graph:
         elif _quantization(graph, relu.inputs[0]) != _quantization(graph, relu.outputs[0]):
             continue
         else:
-            attributes = replace(a, clamp=_both_clamps(a.clamp, r.clamp))
+            limits = _both_limits(a.limits, r.limits)
+            attributes = replace(a, clamp=_both_clamps(a.clamp, r.clamp), limits=limits)
         gone.add(after)
         fused[before] = replace(
             producer,
