@@ -16,6 +16,7 @@ from utvm_deploy.frontend.onnx.halves import in_float32
 from utvm_deploy.frontend.onnx.prepare import unrolled
 from utvm_deploy.frontend.onnx.qlinear import without_qlinear
 from utvm_deploy.frontend.onnx.versions import in_terms_of_today, with_places_of_resizes
+from utvm_deploy.frontend.onnx_rewrites.contributed import placed
 from utvm_deploy.frontend.onnx_rewrites.known_values import (
     array_of,
     check_self_contained,
@@ -92,6 +93,7 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
     except Exception as exc:  # protobuf's errors are not of one class across its versions
         raise ModelError(f"{path} is not an ONNX file, or it is damaged: {exc}") from exc
     try:
+        placed(onnx, proto)
         has_halves = in_float32(onnx, proto)
         original = proto
         proto = without_qlinear(onnx, proto)

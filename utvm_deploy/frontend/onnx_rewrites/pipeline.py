@@ -16,13 +16,14 @@ import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.onnx_rewrites.bodies import with_body
+from utvm_deploy.frontend.onnx_rewrites.contributed import with_rewritable_version
 from utvm_deploy.frontend.onnx_rewrites.known_values import (
     MOST_KNOWN,
     array_of,
     constant_of,
     evaluated,
 )
-from utvm_deploy.frontend.onnx_rewrites.rules import COMPOSED, RULES
+from utvm_deploy.frontend.onnx_rewrites.rules import COMPOSED, CONTRIBUTED, RULES
 from utvm_deploy.frontend.onnx_rewrites.state import STANDARD, Rewriting, State
 
 #: Elements of constants that rewrites made, and that are computed at import.
@@ -65,6 +66,8 @@ def rewritten(
     If it ``is_composed_only``, all other operators stay. Raises ModelError for a node that
     contradicts itself, UnsupportedOperator for a use of an operator that has no rewrite.
     """
+    if any(_key(node) in CONTRIBUTED for node in proto.graph.node):
+        proto = with_rewritable_version(onnx, proto)
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     state = _start(onnx, copy)

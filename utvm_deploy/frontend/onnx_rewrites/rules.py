@@ -12,6 +12,7 @@ from typing import TypeAlias
 from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.frontend.onnx_rewrites import (
     attention,
+    contributed,
     control,
     elementwise,
     moving,
@@ -74,6 +75,8 @@ RULES: Mapping[tuple[str, str], Rule] = {
     (_TRAINING, "Adagrad"): training.adagrad,
     (_TRAINING, "Adam"): training.adam,
     (_TRAINING, "Momentum"): training.momentum,
+    **{(contributed.DOMAIN, kind): rule for kind, rule in contributed.CONTRIBUTED.items()},
 }
-#: What integers compute only after these rules.
-COMPOSED = frozenset((("", "Attention"), ("", "RotaryEmbedding")))
+#: Operators of onnxruntime; and all that integers compute only after these rules.
+CONTRIBUTED = frozenset((contributed.DOMAIN, kind) for kind in contributed.CONTRIBUTED)
+COMPOSED = CONTRIBUTED | {("", "Attention"), ("", "RotaryEmbedding")}

@@ -17,6 +17,7 @@ from utvm_deploy.frontend.onnx.halves import in_float32
 from utvm_deploy.frontend.onnx.model import give_shapes, without_contributed
 from utvm_deploy.frontend.onnx.prepare import prepared
 from utvm_deploy.frontend.onnx.versions import with_version
+from utvm_deploy.frontend.onnx_rewrites.contributed import placed
 from utvm_deploy.frontend.onnx_rewrites.known_values import check_self_contained
 from utvm_deploy.frontend.relax.facts import HALVES_NOTE
 from utvm_deploy.graph.names import short_name
@@ -35,6 +36,7 @@ _PASSING = frozenset(
 def checked_model(data: bytes) -> Any:
     """The model in float32 with a batch of 1; ModelError for one that cannot be quantized."""
     model = loaded(data)
+    placed(onnx, model)
     in_float32(onnx, model)
     if any("QuantizeLinear" in node.op_type for node in model.graph.node):
         raise ModelError("it is quantized already; give the float model that it was made of")
