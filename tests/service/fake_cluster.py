@@ -26,6 +26,8 @@ class FakeCluster:
         #: What a job does. Tests replace it.
         self.run: Callable[[JobSpec], Outcome | None] = succeed
         self.started: list[JobSpec] = []
+        #: Files of jobs that run, by the keys of their tasks.
+        self.made: dict[str, dict[str, bytes]] = {}
         boards = {f"board:{name}": 8.0 for name in board_names()}
         self.workers: dict[str, Any] = {"fake": ({"core": 8.0, **boards}, {}, frozenset())}
         offers = [{"board": name, "count": 8, "kind": "emulator"} for name in board_names()]
@@ -56,6 +58,10 @@ class FakeCluster:
     def run_on_scheduler(self, _function: Any) -> dict[str, Any]:
         """Workers with their resources, those in use, and their tasks."""
         return self.workers
+
+    def run_on_worker(self, _worker: str, _function: Any, task: str, *_: Any) -> dict[str, bytes]:
+        """The files that a job which runs has made."""
+        return self.made.get(task, {})
 
     def renew(self, *, has_workers: bool | None) -> bool:
         """Whether what was started is lost."""

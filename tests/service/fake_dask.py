@@ -49,6 +49,7 @@ class FakeDask:
         self.is_lost = False
         self.told: Callable[[Any], object] = print
         self.follows = 0
+        self.made: dict[str, bytes] = {}  # by each task that runs
 
     @property
     def running(self) -> list[Task]:
@@ -79,6 +80,15 @@ class FakeDask:
                     used[name] = used.get(name, 0.0) + amount
             found[worker] = dict(total), used, frozenset(task.spec.task for task in mine)
         return found
+
+    def run_on_worker(
+        self, worker: str, _function: Any, task: str, names: tuple[str, ...]
+    ) -> dict[str, bytes]:
+        """The files that a running attempt has made by now."""
+        assert task in {one.spec.task for one in self.running if one.worker == worker}
+        if self.is_lost:
+            raise OSError("no worker")
+        return {name: content for name, content in self.made.items() if name in names}
 
     def renew(self, *, has_workers: bool | None) -> bool:
         if self.is_lost:

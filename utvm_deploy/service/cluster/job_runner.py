@@ -37,6 +37,10 @@ _LAST_MESSAGES = 100
 _RESULT, _LOG, _EVENTS, _RUNS = "result.json", "log.txt", "events.jsonl", "runs.sqlite"
 
 
+#: Where jobs of this worker are, by the keys of their tasks.
+_folders: dict[str, Path] = {}
+
+
 class _Unwanted(Exception):
     """The job was canceled, or nobody waits for it any more."""
 
@@ -89,6 +93,11 @@ def run_job(spec: JobSpec) -> Outcome | None:
         return Outcome(1, b"", b"", worker=name, reason=reason)
 
 
+def made_so_far(task: str, names: tuple[str, ...]) -> dict[str, bytes]:
+    """The files that a running job of this worker has by now: verbs write them whole."""
+    return files_of(_folders[task], names)[0] if task in _folders else {}
+
+
 @contextlib.contextmanager
 def _board(run: _Run) -> Iterator[Mapping[str, str]]:
     """Hold a board of the desk; gives the environment that chooses it."""
@@ -120,7 +129,11 @@ def _in_folder(run: _Run, name: str, chosen: Mapping[str, str]) -> Outcome:
             (work / file).write_bytes(content)
         log = Log(facts / _LOG)
         log.path.touch()
-        ended = _run(run, work, facts, log, chosen)
+        _folders[spec.task] = work
+        try:
+            ended = _run(run, work, facts, log, chosen)
+        finally:
+            del _folders[spec.task]
         result, runs = facts / _RESULT, facts / _RUNS
         files, too_large = files_of(work, spec.outputs)
         return Outcome(

@@ -16,7 +16,7 @@ from distributed import Future
 
 from utvm_deploy.base.errors import ClusterError
 from utvm_deploy.service.cluster.job import MEASURING, TOPIC, JobSpec, Outcome
-from utvm_deploy.service.cluster.job_runner import run_job
+from utvm_deploy.service.cluster.job_runner import made_so_far, run_job
 from utvm_deploy.service.cluster.offers import CORE
 
 #: How long an outcome may take from the worker to the server.
@@ -34,6 +34,9 @@ class JobClient(Protocol):
 
     def run_on_scheduler(self, function: Any) -> Any:
         """Call a function in the scheduler's process."""
+
+    def run_on_worker(self, worker: str, function: Any, *arguments: Any) -> Any:
+        """Call a function in a worker's process."""
 
     def renew(self, *, has_workers: bool | None) -> bool:
         """Connect again if necessary; whether what was started is lost."""
@@ -106,6 +109,17 @@ def start_job(
         # those behind it; a job is sent only where there is room, and so holds up nobody.
         priority=1,
     )
+
+
+def files_so_far(
+    client: JobClient, worker: str, task: str, names: tuple[str, ...]
+) -> dict[str, bytes]:
+    """The files of these names that a running attempt has made; none if its worker is lost."""
+    try:
+        found: dict[str, bytes] = client.run_on_worker(worker, made_so_far, task, names)
+    except (OSError, asyncio.TimeoutError, RuntimeError, LookupError, ClusterError):
+        return {}
+    return found
 
 
 def outcome_of(future: Future) -> Outcome | str | None:

@@ -59,6 +59,14 @@ class KeptClient:
         client = self._client_now()
         return client.sync(client._run_on_scheduler, function, callback_timeout=_ANSWER_S)
 
+    def run_on_worker(self, worker: str, function: Any, *arguments: Any) -> Any:
+        """Call a function in a worker's process, as ``run_on_scheduler`` does it."""
+        client = self._client_now()
+        answers = client.sync(
+            *(client._run, function, *arguments), workers=[worker], callback_timeout=_ANSWER_S
+        )
+        return answers[worker]
+
     def renew(self, *, has_workers: bool | None) -> bool:
         """Open the cluster again if it was lost; whether what was started there is lost.
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utvm_deploy.base.errors import ClusterError, UtvmError
-from utvm_deploy.service.cluster.job import Outcome
+from utvm_deploy.service.cluster.job import Outcome, task_key
 from utvm_deploy.service.server.jobs.admission import (
     Flight,
     best_worker,
@@ -355,8 +355,15 @@ class Dispatcher:
                 flight.progress = None
 
     def _canceled(self, key: str) -> None:
+        from utvm_deploy.service.cluster.jobs import files_so_far
+
+        flight, made = self._flights.get(key), dict[str, bytes]()
+        if flight is not None and flight.is_running:
+            verb, task = verb_of(flight.job.verb), task_key(key, flight.attempt)
+            names = tuple(name for name in verb.outputs if name != verb.followed)
+            made = files_so_far(self._client, flight.worker, task, names)
         self._forget(key)
-        self._endings.add_canceled(key)
+        self._endings.add_canceled(key, made)
 
     def _done(self, key: str, attempt: int) -> None:
         """A task ended."""

@@ -45,7 +45,8 @@ class Ending:
     reason: str
     since: float  # by the monotonic clock
     earlier_log: bytes = b""  # of the attempts before
-    is_canceled: bool = False  # the row says that it ended; its files must still be added
+    #: The row says that it was canceled; these files, and what is live, must still be added.
+    canceled: Mapping[str, bytes] | None = None
 
     @property
     def is_late(self) -> bool:
@@ -78,9 +79,9 @@ class Endings:
         self._waiting[key] = Ending(key, attempt, None, reason, time.monotonic())
         self.store()
 
-    def add_canceled(self, key: str) -> None:
+    def add_canceled(self, key: str, made: Mapping[str, bytes]) -> None:
         """Store what a canceled job made before, now or later."""
-        self._waiting[key] = Ending(key, 0, None, "", time.monotonic(), is_canceled=True)
+        self._waiting[key] = Ending(key, 0, None, "", time.monotonic(), canceled=made)
         self.store()
 
     def recover(self) -> None:
@@ -89,7 +90,7 @@ class Endings:
             job = self._database.job(key)
             # What is stored of a job has at least its log.
             if job is not None and job.state == CANCELED and not job.files:
-                self.add_canceled(key)
+                self.add_canceled(key, {})
 
     def store(self) -> None:
         """Try to store what waits."""
@@ -112,9 +113,9 @@ class Endings:
         job = self._database.job(ending.key)
         if job is None:
             return
-        if ending.is_canceled:
+        if ending.canceled is not None:
             if not ending.is_late:
-                self._database.queue.add_files(job.key, self._partial(job))
+                self._database.queue.add_files(job.key, self._partial(job, ending.canceled))
             return
         if job.has_ended or job.attempt != ending.attempt:
             return
@@ -149,9 +150,10 @@ class Endings:
             }
         )
 
-    def _partial(self, job: Job) -> list[JobFile]:
+    def _partial(self, job: Job, made: Mapping[str, bytes] = {}) -> list[JobFile]:
         verb = verb_of(job.verb)
         contents = {
+            **made,
             LOG_FILE: self._live.read(job.key, LOG),
             EVENTS_FILE: self._live.read(job.key, EVENTS),
         }
