@@ -483,6 +483,24 @@ def test_a_canceled_job_keeps_what_it_made(desk: Desk) -> None:
     assert desk.sent() == []
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_canceled_training_keeps_the_weights_that_its_worker_has(
+    desk: Desk, is_lost: bool
+) -> None:
+    (key,) = desk.add("train", "mps2_an500", data=desk.files.add(b"arrays"))
+    desk.cluster.made = {"file.weights": b"learned", "other": b"not an output"}
+    task = desk.task()
+    task.start()
+    desk.step()
+    assert desk.dispatcher.cancel(key, "somebody canceled it")
+    desk.cluster.is_lost = is_lost
+    with contextlib.suppress(UtvmError):
+        desk.step()
+    assert task.future.cancelled()
+    kept = {file.name for file in desk.job(key).files}
+    assert kept == ({"log.txt"} if is_lost else {"log.txt", "file.weights"})
+
+
 def test_what_a_canceled_job_made_outlives_a_killed_server(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import pickle
 import resource
 import signal
 import sys
@@ -14,10 +15,14 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from utvm_deploy.base.errors import DataError
 from utvm_deploy.base.process import Completed
+from utvm_deploy.quality.datasets.arrays import load_arrays
 from utvm_deploy.service.server.jobs import uploads
 from utvm_deploy.service.server.jobs.uploads import clean_name, keep_upload
 from utvm_deploy.service.server.store.database import Database
@@ -161,6 +166,48 @@ def zip_of(name: str, size: int) -> bytes:
 def test_what_is_no_model_is_refused(desk: Desk, content: bytes, said: str) -> None:
     assert said in desk.refusal(content)
     assert desk.database.models() == []
+
+
+def npz_of(**arrays: Any) -> bytes:
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **arrays)
+    return packed.getvalue()
+
+
+@pytest.mark.usefixtures("quick_uploads")
+def test_data_are_kept_without_facts(desk: Desk) -> None:
+    content = npz_of(inputs=np.zeros((3, 8, 8), np.float32), labels=np.array(["a", "b", "a"]))
+    data = desk.keep(content, "New Digits.NPZ")
+    assert data.name == "New Digits.npz" and data.is_data and data.facts is None
+    assert desk.database.model(data.sha256) == data
+    assert desk.files.path(data.sha256).read_bytes() == content
+    assert desk.keep(content, "digits.npz").sha256 == data.sha256
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "m.npz is not an .npz file of arrays; write one with"),
+        (pickle.dumps({"inputs": [1.0]}), "m.npz is not an .npz file of arrays"),
+        (DIGITS, "m.npz is not an .npz file of arrays"),
+        (npz_of(inputs=np.zeros(3))[:-30], "m.npz is not an .npz file of arrays"),
+        (npz_of(inputs=np.array([{}])), "'inputs' of m.npz holds Python objects; convert it"),
+        (npz_of(inputs=np.zeros(3, complex)), "'inputs' of m.npz is complex128; give numbers"),
+    ],
+    ids=["empty", "pickle", "model", "cut", "objects", "complex"],
+)
+@pytest.mark.usefixtures("quick_uploads")
+def test_what_is_no_data_is_refused(desk: Desk, content: bytes, said: str) -> None:
+    assert said in desk.refusal(content, "m.npz")
+    assert desk.database.models() == []
+
+
+def test_data_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None:
+    """16 MiB of zeros, deflated to a thousandth."""
+    path = tmp_path / "bomb.npz"
+    path.write_bytes(zip_of("inputs.npy", 16 << 20))
+    with pytest.raises(DataError, match="have 16,777,216 bytes, and 1,048,576 are the most"):
+        load_arrays(path, 1 << 20)
 
 
 @pytest.mark.usefixtures("quick_uploads")

@@ -19,6 +19,7 @@ JOB = "0123456789ab"
 ROWS = [(verb, option) for verb in VERBS.values() for option in verb.options]
 #: A text of each pattern is needed, which no range gives.
 TEXTS = {"name": "speech_2", "shape": "x=1,64", "signature": "main", "input": "rgb565 8x8 crop"}
+TEXTS |= {"layers": "last", "rate": "0.05"}
 
 
 def values(option: Option) -> list[object]:
@@ -65,7 +66,7 @@ def test_the_real_parser_takes_each_option(verb: Verb, option: Option) -> None:
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
 def test_the_real_parser_takes_the_most_models_and_the_outputs(verb: Verb) -> None:
     names = [f"-m{n}.tflite" for n in range(verb.most_models)]
-    options = {group[0].name: group[0].least for group in verb.needed}
+    options = {group[0].name: values(group[0])[0] for group in verb.needed}
     args = build_parser(verb.name).parse_args(command_line(verb, names, "host", options))
     models = args.models if hasattr(args, "models") else [args.model]
     # The files are named, although their names look like options.
@@ -91,6 +92,9 @@ def test_the_real_parser_takes_the_most_models_and_the_outputs(verb: Verb) -> No
         ("bundle", {"no-latency": 1}, "no-latency: 1 is not true or false"),
         ("verify", {"samples": 2, "golden": DIGEST}, "samples and golden exclude each other"),
         ("verify", {"golden": JOB}, "golden: '0123456789ab' is not the SHA-256 of a stored file"),
+        ("train", {}, "a train job needs data"),
+        ("train", {"data": DIGEST, "rate": "-1"}, "rate: '-1' is not a text of the form"),
+        ("train", {"data": DIGEST, "layers": "a b"}, "layers: 'a b' is not a text of the form"),
         ("profile", {"fail-over": 3}, "fail-over means nothing without baseline"),
         ("verify", {"name": "x" * 5000}, "…"),
     ],

@@ -161,8 +161,17 @@ class Output:
         """A line on stderr, for every form of the result."""
         self._stderr.print(readable(text), markup=False, highlight=False, soft_wrap=True)
 
+    def event(self, kind: str, **facts: Any) -> None:
+        """Append a line of JSON to the file that a program which follows this one reads.
+
+        If there is none, or it cannot be written, the verb continues.
+        """
+        if path := os.environ.get(EVENTS_VARIABLE):
+            with suppress(OSError), open(path, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"event": kind, **facts}) + "\n")
+
     def _plain_progress(self, what: str, done: int, total: int) -> None:
-        _write_event(what, done, total)
+        self.event("progress", what=what, done=done, total=total)
         what_before, then = self._last_plain
         now = time.monotonic()
         if what != what_before or now - then >= PLAIN_PROGRESS_INTERVAL_S:
@@ -198,17 +207,6 @@ def _repeated(
     finally:
         ended.set()
         thread.join()
-
-
-def _write_event(what: str, done: int, total: int) -> None:
-    """Append a line of JSON to the file that a program which follows this one reads.
-
-    If there is none, or it cannot be written, the verb continues.
-    """
-    line = json.dumps({"event": "progress", "what": what, "done": done, "total": total})
-    if path := os.environ.get(EVENTS_VARIABLE):
-        with suppress(OSError), open(path, "a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
 
 
 def _fill(table: Table, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

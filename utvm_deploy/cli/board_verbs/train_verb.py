@@ -40,6 +40,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     def ended(epoch: Epoch) -> None:
         nonlocal kept
         out.line(told(epoch))
+        out.event("training", **epoch)
         if epoch["epoch"]:
             kept = f"{args.output} has the weights after {counted(epoch['epoch'], 'epoch')}"
 

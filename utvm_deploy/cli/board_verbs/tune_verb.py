@@ -88,6 +88,9 @@ def _tune(args: argparse.Namespace, board: Board, out: Output) -> int:
         def watch(tuning: Any) -> None:
             rows[:] = kernel_rows(tuning)
             show(rows, caption(tuning))
+            before, best = tuning.total(tuned=False), tuning.total(tuned=True)
+            trials, wanted = tuning.trials, tuning.trials_wanted
+            out.event("tuning", trials=trials, wanted=wanted, before=before, best=best)
 
         found = utvm_deploy.tune(
             args.models,

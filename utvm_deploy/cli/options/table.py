@@ -837,7 +837,7 @@ SUBMIT: Rows = (
     Option("--board B...", "a board of the server; may be repeated; default: $UTVM_BOARD", ()),
     Option(
         "--job VERB",
-        "what to do: inspect, compile, verify, profile, tune, bench, bundle",
+        "what to do: inspect, compile, verify, profile, tune, train, bench, bundle",
         is_needed=True,
     ),
     Option("--wait", "wait for the jobs; the exit code is the verb's"),

@@ -29,7 +29,7 @@ def rows() -> Rows:
 def _row(option: options.Option, help: str) -> Option:
     values = {
         # The key of a job may look like a number.
-        "file": " JOB" if option.member else " SHA",
+        "file": " JOB" if option.member else " FILE",
         "text": " TEXT",
         "integer": " N",
     }

@@ -15,7 +15,7 @@ from utvm_deploy.cli.options.kinds import number_or_word
 from utvm_deploy.cli.output import Output
 from utvm_deploy.cli.server_arguments import facts, fetched, folder_for, label, open_server
 from utvm_deploy.cli.server_verbs.job_options import PREFIX
-from utvm_deploy.service.server.jobs.options import NO_PLUGIN
+from utvm_deploy.service.server.jobs.options import NO_PLUGIN, names_a_file
 from utvm_deploy.service.server.jobs.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ _LOOK_S = 2.0
 def run(args: argparse.Namespace, out: Output) -> int:
     """The exit code of the worst job with --wait, else 0 if the server took them."""
     verb, boards, options = _request(args)
-    for path in args.models:
-        _check_model(path)
+    data = _data_of(verb, options)
+    for path in (*args.models, *data.values()):
+        _check_readable(path)
     if args.dry_run:
         out.line(
             f"would submit {verb} of {', '.join(map(str, args.models))} on {', '.join(boards)}"
@@ -45,7 +46,9 @@ def run(args: argparse.Namespace, out: Output) -> int:
     results: dict[str, Any] = {}
     with open_server(args, out) as server:
         _check_offered(server, boards, deadline if args.wait_for_board else None, out)
-        jobs = _start(server, args.models, verb, boards, options, out)
+        options |= zip(data, _uploaded(server, list(data.values()), out), strict=True)
+        models = _uploaded(server, args.models, out)
+        jobs = _start(server, models, verb, boards, options, out)
         if waits:
             from utvm_deploy.cli.wait_for_jobs import ended, going_on, told
 
@@ -115,29 +118,41 @@ def _check_offered(
             time.sleep(min(_LOOK_S, max(deadline - time.monotonic(), 0.0)))
 
 
-def _check_model(path: Path) -> None:
+def _data_of(verb: str, options: Mapping[str, Any]) -> dict[str, Path]:
+    """The files of this computer that options name, and not the server's by their SHA-256."""
+    rows = VERBS[verb].options if verb in VERBS else ()
+    names = [row.name for row in rows if row.takes_data and row.name in options]
+    return {name: Path(options[name]) for name in names if not names_a_file(options[name])}
+
+
+def _check_readable(path: Path) -> None:
     try:
         check_regular(path)
         with path.open("rb"):
             pass
     except OSError as error:
-        raise UtvmError(f"cannot read the model {path}: {error.strerror}") from error
+        raise UtvmError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _uploaded(server: Server, paths: Sequence[Path], out: Output) -> list[str]:
+    """The SHA-256 of each of these files, which the server then has."""
+    digests = []
+    with out.progress() as progress:
+        for number, path in enumerate(paths):
+            progress(f"upload {path.name}", number, len(paths))
+            digests.append(server.upload(path))
+    return digests
 
 
 def _start(
     server: Server,
-    models: Sequence[Path],
+    digests: Sequence[str],
     verb: str,
     boards: Sequence[str],
     options: Mapping[str, Any],
     out: Output,
 ) -> list[RemoteJob]:
     """A job for each board; and for each model, unless the verb takes several."""
-    digests = []
-    with out.progress() as progress:
-        for number, path in enumerate(models):
-            progress(f"upload {path.name}", number, len(models))
-            digests.append(server.upload(path))
     takes_all = verb in VERBS and VERBS[verb].most_models > 1
     together = [digests] if takes_all else [[digest] for digest in digests]
     jobs = [job for some in together for job in server.start(verb, some, boards or [""], options)]

@@ -25,7 +25,7 @@ _WRITE = "write one with numpy.savez(path, inputs=..., labels=...)"
 
 def load_npz(path: Path, inputs: Inputs, labels: Path | None) -> Dataset:
     """Arrays ``inputs`` (or one for each input, by name), ``labels`` and ``targets``."""
-    return dataset_of(_arrays(path), inputs, str(path), f"of {path.name}", labels)
+    return dataset_of(load_arrays(path), inputs, str(path), f"of {path.name}", labels)
 
 
 def dataset_of(
@@ -124,7 +124,9 @@ def _column(
     )
 
 
-def _arrays(path: Path) -> dict[str, Array]:
+def load_arrays(path: Path, most_bytes: int | None = None) -> dict[str, Array]:
+    """The arrays of an .npz file, which have ``most_bytes`` in all. Raises DataError."""
+
     def load() -> dict[str, Array]:
         # NumPy leaves a damaged file open if it opens it itself.
         with path.open("rb") as opened:
@@ -132,6 +134,12 @@ def _arrays(path: Path) -> dict[str, Array]:
             if isinstance(loaded, np.ndarray):
                 raise ValueError("one array without a name")
             with loaded as file:
+                size = sum(member.file_size for member in file.zip.infolist())
+                if most_bytes is not None and size > most_bytes:
+                    raise DataError(
+                        f"the arrays of {path} have {size:,} bytes, and {most_bytes:,} are the "
+                        "most that is taken; give fewer samples"
+                    )
                 return {name: member(file, name) for name in file.files}
 
     def member(file: Any, name: str) -> Array:

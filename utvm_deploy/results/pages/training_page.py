@@ -30,12 +30,12 @@ def training_html(result: Mapping[str, Any]) -> str:
 
 
 def training_values(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``training_body.html`` shows."""
+    """What ``training_body.html`` shows; of a training that continues, of its ``epochs`` alone."""
     rows = result["epochs"]
     columns = {key: [row[key] for row in rows if row[key] is not None] for key in rows[-1]}
     return {
         "found": result,
-        "lines": list(what_it_takes(result)),
+        "lines": list(what_it_takes(result)) if "steps" in result else [],
         "columns": columns,
         "curves": {
             key: " ".join(f"{x},{y}" for x, y in line(values, CURVE_WIDTH, CURVE_HEIGHT))

@@ -111,7 +111,8 @@ def job_routes(parts: Parts) -> APIRouter:
     ) -> StreamingResponse:
         """What happens, as server-sent events, until the job has ended.
 
-        ``job`` has the job's facts, ``log`` new lines of the log, ``tuning`` a point of the curve.
+        ``job`` has the job's facts, ``log`` new lines of the log, ``tuning`` and ``training`` a
+        point of the curve.
         A client that repeats the request with Last-Event-ID misses nothing.
         """
         starting.find_job(parts, key)

@@ -1,4 +1,4 @@
-"""/api/v1/models: what was uploaded."""
+"""/api/v1/models: what was uploaded, models and data."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ async def uploaded_file(request: Request) -> AsyncIterator[UploadFile]:
     async with received_form(request, _MOST_FIELDS) as form:
         file = form.get("file")
         if not isinstance(file, UploadFile):
-            raise UsageError("file: send the model as the file of a form (multipart/form-data)")
+            raise UsageError("file: send it as the file of a form (multipart/form-data)")
         yield file
 
 
 def keep_model(parts: Parts, file: UploadFile) -> Model:
-    """Check and keep an uploaded model; the same content again is the same model."""
+    """Check and keep an uploaded file; the same content again is the same model."""
     return keep_upload(
         file.file,
         file.filename or "",
@@ -86,7 +86,7 @@ def model_routes(parts: Parts) -> APIRouter:
 
     @routes.post(UPLOAD, status_code=201, openapi_extra=_FORM)
     async def upload(request: Request) -> Model:
-        """Keep a model file. The same content again is the same model."""
+        """Keep a model, or an .npz file of data. The same content again is the same model."""
         async with uploaded_file(request) as file:
             return await run_in_threadpool(keep_model, parts, file)
 

@@ -86,7 +86,11 @@ def _models(parts: Parts, digests: Sequence[str]) -> tuple[Model, ...]:
     if not 1 <= len(digests) <= MOST_MODELS:
         raise UsageError(f"models: {len(digests)} are named; name from 1 to {MOST_MODELS}")
     _check_once("models", digests)
-    return tuple(find_model(parts, digest) for digest in digests)
+    models = tuple(find_model(parts, digest) for digest in digests)
+    for model in models:
+        if model.is_data:
+            raise UsageError(f"models: {model.name} is data; name it as the option data of a job")
+    return models
 
 
 def _boards(verb: Verb, boards: Sequence[str]) -> Sequence[str]:

@@ -9,9 +9,13 @@ from typing import Any
 
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.boards.facts import TIMINGS
+from utvm_deploy.frontend.training.recipe import LOSSES, OPTIMIZERS
+from utvm_deploy.service.server.store.facts import DATA_ENDING
 
 #: The file of a tune job's records, and the one that other jobs compile by.
 RECORDS, EARLIER_RECORDS = "records.jsonl", "earlier-records.jsonl"
+#: The files of a train job: the weights after its last whole epoch, and its curves.
+WEIGHTS, CURVES = "file.weights", "curve.html"
 #: The name of a job's file that holds the verb's JSON object.
 RESULT = "result.json"
 #: Minutes after which a job is ended, if it does not say how many. A job that tunes for some time
@@ -26,6 +30,7 @@ NO_PLUGIN = (
     "rights; run the verb on your computer instead"
 )
 
+_DATA = f"a file of arrays ({DATA_ENDING}), or the SHA-256 of one that the server has"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _JOB_KEY = re.compile(r"[0-9a-f]{12}")
 
@@ -64,6 +69,11 @@ class Option:
             return "file"
         return "text" if self.pattern else "integer"
 
+    @property
+    def takes_data(self) -> bool:
+        """Whether the file may be one of data that somebody uploaded."""
+        return self.file.endswith(DATA_ENDING)
+
     def check(self, value: object) -> None:
         """Raise UsageError, with what would be right, if this option cannot have this value."""
         if (problem := self._problem(value)) is not None:
@@ -89,9 +99,7 @@ class Option:
                 return None if is_good else f"one of {', '.join(self.choices)}"
             case "file":
                 or_job = f", or the key of a job that made {self.member}" if self.member else ""
-                is_good = isinstance(value, str) and bool(
-                    _DIGEST.fullmatch(value) or (self.member and _JOB_KEY.fullmatch(value))
-                )
+                is_good = names_a_file(value) or (bool(self.member) and names_a_job(value))
                 return None if is_good else f"the SHA-256 of a stored file{or_job}"
             case "text":
                 is_good = isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
@@ -105,6 +113,11 @@ class Option:
 def names_a_job(value: object) -> bool:
     """Whether a file option's value is the key of a job, and not a digest."""
     return isinstance(value, str) and _JOB_KEY.fullmatch(value) is not None
+
+
+def names_a_file(value: object) -> bool:
+    """Whether a file option's value is the digest of a stored file."""
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def time_limit_s(options: Mapping[str, Any]) -> float:
@@ -147,6 +160,11 @@ STREAM = Option("stream", "a run takes some columns over time", is_flag=True)
 HOP = Option("hop", "columns that a run of a stream takes", least=1, most=2**31 - 1)
 TIME_AXIS = Option("time-axis", "the axis of the input that is time", least=1, most=7)
 END_INPUT = Option("end-input", "a stream's input says where a recording ends", is_flag=True)
+TRAINED = Option(
+    *("weights", "a train job, or the SHA-256 of its weights: begin with what it learned"),
+    file="earlier.weights",
+    member=WEIGHTS,
+)
 NAME = Option("name", "prefix of every C symbol", pattern="[A-Za-z][A-Za-z0-9_]{0,62}")
 EARLIER = Option(
     *("records", "a tune job, or the SHA-256 of its records: compile by what it measured"),
@@ -160,14 +178,23 @@ START_RECORDS = Option(
     is_argument=False,
 )
 SAMPLES = Option("samples", "random samples", least=1, most=1000)
-GOLDEN = Option("golden", "the SHA-256 of a file with recorded outputs", file="golden.npz")
+GOLDEN = Option("golden", f"samples with recorded outputs: {_DATA}", file="golden.npz")
+DATA = Option("data", f"labelled samples: {_DATA}", file="data.npz")
+HELD_OUT = Option("held-out", f"samples that judge each epoch: {_DATA}", file="held-out.npz")
+LAYERS = Option(
+    *("layers", "what trains: last, all, or positions and names"), pattern=r"[\w./:;,-]{1,200}"
+)
+LOSS = Option("loss", "of labels, or of targets", LOSSES)
+OPTIMIZER = Option("optimizer", "as PyTorch has them", OPTIMIZERS)
+RATE = Option("rate", "the learning rate", pattern=r"\d{1,9}(\.\d{0,20})?(e[+-]?\d{1,2})?")
+EPOCHS = Option("epochs", "how often all samples are taken", least=1, most=10_000)
 TEMPLATE = Option(
     *("template", "what the image is made from"), choices=("host", "baremetal", "zephyr", "esp-idf")
 )
 LINK = Option("link", "how the board is reached", ("monitor", "debug", "monitor+debug"))
 TRIALS = Option("trials", "candidates in all", least=1, most=1_000_000)
 MINUTES = Option("minutes", "stop after this time", least=1, most=10_000)
-SEED = Option("seed", "of the search", least=0, most=2**31 - 1)
+SEED = Option("seed", "of the search, or of the order of samples", least=0, most=2**31 - 1)
 HOT = Option("hot", "list this many of the hottest blocks of code", least=1, most=1000)
 BASELINE = Option(
     *("baseline", "an earlier job, or the SHA-256 of its result: fail where this one is slower"),

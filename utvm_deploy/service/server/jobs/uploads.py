@@ -1,7 +1,7 @@
-"""Model files that somebody uploads: checked, then kept with what the pages show of them.
+"""Models and data that somebody uploads: checked, then kept with what the pages show of them.
 
 A file may be anything. It is read only by a child process of bounded memory and time, and is kept
-only if the project's own reader imports it.
+only if the project's own reader takes it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from utvm_deploy.frontend.files.limits import MAX_FILE_BYTES
 from utvm_deploy.frontend.formats import FORMATS, explanation
 from utvm_deploy.service.server.jobs import upload_check
 from utvm_deploy.service.server.store.database import Database
-from utvm_deploy.service.server.store.facts import JobFile, Model, ModelFacts
+from utvm_deploy.service.server.store.facts import DATA_ENDING, JobFile, Model, ModelFacts
 from utvm_deploy.service.server.store.files import Files
 from utvm_deploy.service.server.store.refusals import UploadRefused
 from utvm_deploy.service.server.store.rows import facts_of
 
-#: Models that a server keeps.
+#: Models and data that a server keeps.
 MAX_MODELS = 10_000
 #: What a file's name may end with.
-ENDINGS = tuple(FORMATS)
+ENDINGS = (*FORMATS, DATA_ENDING)
 #: Files whose reader can be made to run code that they hold, or that may hold C for the firmware.
 CODE = (".pt2", ".relax")
 
@@ -47,9 +47,9 @@ _checks = threading.BoundedSemaphore(_MOST_CHECKS)
 
 @dataclass(frozen=True)
 class CheckedModel:
-    """A file that is a model."""
+    """A file that is a model, or data."""
 
-    facts: ModelFacts
+    facts: ModelFacts | None  # None of data
     #: What was made of it: the picture of its graph, and the facts about each operator.
     files: Mapping[str, bytes]
 
@@ -57,14 +57,15 @@ class CheckedModel:
 def clean_name(name: str) -> str:
     """A file's name that is safe in a folder and on a command line, made of any name.
 
-    Raises UploadRefused if its ending is not that of a model.
+    Raises UploadRefused if its ending is not that of a model, or of data.
     """
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name))[-1].strip()
     stem, dot, ending = last.rpartition(".")
     if f"{dot}{ending.lower()}" not in ENDINGS:
         shown = _ODD_SIGNS.sub("_", last)[:_MAX_STEM]
         raise UploadRefused(
-            f"{shown!r} is not the name of a model; upload a file that ends in {', '.join(ENDINGS)}"
+            f"{shown!r} is not the name of a model or of data; upload a file that ends in "
+            f"{', '.join(ENDINGS)}"
         )
     # A name that begins with "-" would be an option of a command.
     stem = _ODD_SIGNS.sub("_", stem)[:_MAX_STEM].strip(" .-")
@@ -108,7 +109,6 @@ def _checked(name: str, results: Path, done: process.Completed) -> CheckedModel:
     if not done.is_ok:
         raise UploadRefused(f"{name} cannot be imported: {explanation(done)}")
     facts = facts_of(json.loads((results / upload_check.FACTS).read_bytes()))
-    assert facts is not None
     wanted = (results / name for name in (upload_check.INSPECTION, upload_check.PICTURE))
     return CheckedModel(facts, {path.name: path.read_bytes() for path in wanted if path.exists()})
 
@@ -116,7 +116,7 @@ def _checked(name: str, results: Path, done: process.Completed) -> CheckedModel:
 def keep_upload(
     source: IO[bytes], name: str, *, database: Database, files: Files, allow_code: bool
 ) -> Model:
-    """Keep the model that ``source`` holds. The same content again is the same model.
+    """Keep the model or the data that ``source`` holds. The same content again is the same model.
 
     Raises UploadRefused, and NoRoom if the server may not store it.
     """
@@ -124,15 +124,16 @@ def keep_upload(
     check_allowed(name, allow_code=allow_code)
     if database.count_models() >= MAX_MODELS:
         raise UploadRefused(
-            f"the server has {MAX_MODELS:,} models, which is its limit; delete some of them first"
+            f"the server has {MAX_MODELS:,} models and files of data, which is its limit; delete "
+            "some of them first"
         )
     with files.holding():
         with files.writing() as part:
             while chunk := source.read(_CHUNK_BYTES):
                 if part.size + len(chunk) > MAX_FILE_BYTES:
                     raise UploadRefused(
-                        f"{name} has more than {MAX_FILE_BYTES:,} bytes; choose a model for "
-                        "microcontrollers"
+                        f"{name} has more than {MAX_FILE_BYTES:,} bytes, which is the most that "
+                        "is taken; give a smaller file"
                     )
                 part.write(chunk)
             part.flush()

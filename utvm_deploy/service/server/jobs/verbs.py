@@ -37,13 +37,13 @@ class Verb:
     bound: tuple[tuple[o.Option, o.Option], ...] = ()
 
 
-_CHOSEN = (o.SHAPE, o.SIGNATURE, o.INPUT, o.STREAM, o.HOP, o.TIME_AXIS, o.END_INPUT)
+_CHOSEN = (o.SHAPE, o.SIGNATURE, o.INPUT, o.STREAM, o.HOP, o.TIME_AXIS, o.END_INPUT, o.TRAINED)
 _BUDGETS = (o.RAM_BUDGET, o.FLASH_BUDGET, o.CYCLE_BUDGET)
-_COMPILED = (
+_COMPILATION = (
     *(o.OPTIMIZE, o.KERNELS, o.SCRATCH, o.NAME, o.EARLIER, *_BUDGETS, o.FLASH_RATE),
     o.FLOAT_MATH,
-    *_CHOSEN,
 )
+_COMPILED = (*_COMPILATION, *_CHOSEN)
 _CONNECTED = (o.TEMPLATE, o.LINK)
 _GATE = (o.BASELINE, o.FAIL_OVER, o.MAX_RAM, o.MAX_FLASH)
 _MOST_MODELS = 16
@@ -89,6 +89,17 @@ VERBS = {
             o.RECORDS,
             most_models=_MOST_MODELS,
             needed=((o.TRIALS, o.MINUTES),),
+        ),
+        Verb(
+            *("train", "layers learn from labelled data"),
+            (
+                *(o.DATA, o.HELD_OUT, o.LAYERS, o.LOSS, o.OPTIMIZER, o.RATE, o.EPOCHS, o.SEED),
+                *(*_COMPILATION, o.SHAPE, o.SIGNATURE, o.TRAINED, *_CONNECTED, o.TIMING),
+                o.TIME_LIMIT,
+            ),
+            ("-o", o.WEIGHTS, "--html", o.CURVES),
+            (o.WEIGHTS, o.CURVES),
+            needed=((o.DATA,),),
         ),
         Verb(
             *("bench", "beside another engine"),

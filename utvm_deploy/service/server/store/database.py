@@ -137,6 +137,8 @@ class Database:
     def add_jobs(self, jobs: Sequence[Job]) -> list[Job]:
         """Keep new jobs, all or none. Raises NotFound if one of their models is missing.
 
+        The data that a job's options name are its models, too, in places below 0.
+
         If there are jobs of the same request already, nothing is added, and those are returned. So
         a client that did not get its answer may ask again.
         """
@@ -166,6 +168,12 @@ class Database:
                 except sqlite3.IntegrityError as error:
                     names = ", ".join(model.name for model in job.models)
                     raise NotFound(f"{names} was deleted a moment ago; upload it again") from error
+                connection.execute(
+                    "INSERT INTO job_models (job, place, sha256, name, created) "
+                    "SELECT ?1, -row_number() OVER (), sha256, name, ?2 FROM models "
+                    "WHERE instr(?3, sha256)",
+                    (job.key, job.created, json.dumps(dict(job.options))),
+                )
         return list(jobs)
 
     def change_job(self, key: str, *, at_attempt: int | None = None, **changes: Any) -> bool:
@@ -383,7 +391,7 @@ class Database:
                 many(
                     connection,
                     "SELECT job, models.sha256, job_models.name, size, uploaded, facts "
-                    "FROM job_models JOIN models USING (sha256) WHERE job IN ({}) "
+                    "FROM job_models JOIN models USING (sha256) WHERE job IN ({}) AND place >= 0 "
                     "ORDER BY job, place",
                     keys,
                 ),

@@ -13,6 +13,8 @@ QUEUED, RUNNING, DONE, FAILED, CANCELED = STATES = (
     "failed",
     "canceled",
 )
+#: What the name of a file of data ends with; all other uploads are models.
+DATA_ENDING = ".npz"
 #: States in which nothing happens any more.
 ENDED = (DONE, FAILED, CANCELED)
 
@@ -42,13 +44,18 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class Model:
-    """A model file that somebody uploaded."""
+    """A file that somebody uploaded: a model, or data for it."""
 
     sha256: str
     name: str  # the file's name, such as "kws.tflite"
     size: int  # bytes
     uploaded: float  # seconds since 1970; of the latest upload
-    facts: ModelFacts | None = None  # None if it was uploaded to an earlier version
+    facts: ModelFacts | None = None  # None of data, and if it was uploaded to an earlier version
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is arrays, which an option of a job may name."""
+        return self.name.endswith(DATA_ENDING)
 
 
 @dataclass(frozen=True)

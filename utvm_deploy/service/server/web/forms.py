@@ -43,7 +43,8 @@ def form_values(parts: Parts, model: str = "", board: str = "", verb: str = "") 
             # Verbs may have other choices of one name.
             field["choices"] |= dict.fromkeys(option.choices)
     return {
-        "models": models,
+        "models": [model for model in models if not model.is_data],
+        "data": [model for model in models if model.is_data],
         "verbs": list(VERBS.values()),
         "boards": boards_now(parts),
         "formats": [

@@ -14,6 +14,7 @@ from utvm_deploy.results.comparing.page import comparison_values
 from utvm_deploy.results.pages.chart import CURVE_HEIGHT, CURVE_WIDTH, steps
 from utvm_deploy.results.pages.memory_picture import memory_values, operators_of
 from utvm_deploy.results.pages.render import render_stored
+from utvm_deploy.results.pages.training_page import training_values
 from utvm_deploy.results.profiling.page import profile_values
 from utvm_deploy.results.runs.comparable import COMPARED
 from utvm_deploy.results.runs.run import Run
@@ -43,6 +44,7 @@ def live_values(parts: Parts, job: Job) -> dict[str, Any]:
         "clock": time.time(),
         "log": log_of(parts, job),
         "curve": _curve(parts, job) if job.verb == "tune" else None,
+        "training": _training(parts, job) if job.verb == "train" else "",
         "ahead": _ahead(parts, job) if job.state == QUEUED else None,
     }
 
@@ -84,6 +86,8 @@ def _shown(parts: Parts, job: Job) -> str:
     result = result_of(parts, job) if job.has_ended else {}
     kind = str(result.get("schema", "")).removeprefix("utvm.").partition("/")[0]
     try:
+        if job.verb == "train" and job.has_ended:
+            return _training(parts, job, result)
         if kind == "profile":
             return render_stored("profile_body.html", **profile_values(result))
         if kind == "tune":
@@ -122,13 +126,8 @@ def _tuning(parts: Parts, job: Job) -> dict[str, Any]:
 
 def log_of(parts: Parts, job: Job) -> str:
     """The end of what the job wrote to stderr."""
-    file = job.file(LOG_FILE)
-    return _tail(parts.files.path(file.sha256) if file else parts.jobs / job.key / LOG)
-
-
-def _tail(path: Path) -> str:
     try:
-        with path.open("rb") as log:
+        with _path(parts, job, LOG_FILE, LOG).open("rb") as log:
             size = log.seek(0, 2)
             log.seek(max(size - _LOG_BYTES, 0))
             text = log.read().decode("utf-8", "replace")
@@ -140,8 +139,8 @@ def _tail(path: Path) -> str:
 def _curve(parts: Parts, job: Job) -> dict[str, Any] | None:
     """The best of all kernels by trials, from the events of a tune job."""
     points, wanted = [], 0
-    for event in _events(parts.jobs / job.key / EVENTS):
-        if event.get("event") != "tuning" or not event.get("before") or not event.get("best"):
+    for event in _events(parts, job, "tuning"):
+        if not event.get("before") or not event.get("best"):
             continue
         wanted = int(event["wanted"])
         points.append((int(event["trials"]), event["best"] / event["before"]))
@@ -161,12 +160,30 @@ def _curve(parts: Parts, job: Job) -> dict[str, Any] | None:
     }
 
 
-def _events(path: Path) -> list[Mapping[str, Any]]:
+def _training(parts: Parts, job: Job, result: Mapping[str, Any] = {}) -> str:
+    """The curves of a train job: those of its result, or of the epochs so far."""
+    rows = result.get("epochs") or _events(parts, job, "training")
+    if not rows:
+        return ""
+    values = training_values({**result, "epochs": rows})
+    return render_stored("training_body.html", level=3, **values)
+
+
+def _path(parts: Parts, job: Job, kept: str, growing: str) -> Path:
+    """A file that grows while a job runs; of a job that has ended, the one that is kept."""
+    file = job.file(kept)
+    return parts.files.path(file.sha256) if file else parts.jobs / job.key / growing
+
+
+def _events(parts: Parts, job: Job, kind: str) -> list[dict[str, Any]]:
+    """What a job told of this kind."""
+    path = _path(parts, job, EVENTS_FILE, EVENTS)
     try:
         if path.stat().st_size > _EVENT_BYTES:
             return []
         lines = path.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        events = [json.loads(line) for line in lines]
+        return [event for event in events if event.pop("event", "") == kind]
     except (OSError, ValueError):
         return []
 
