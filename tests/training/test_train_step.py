@@ -19,6 +19,14 @@ from utvm_deploy.bundling import check_bundle
 from utvm_deploy.compiler.compiled.library_format import read_library, write_library
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.frontend.training.optimizers import (
+    BETA_1,
+    BETA_2,
+    MOMENTUM,
+    MOST_GRADIENT,
+    MOST_RATE,
+    MOST_WEIGHT,
+)
 
 HERE = Path(__file__).parent
 MODELS = HERE.parents[1] / "models"
@@ -135,7 +143,8 @@ def test_weights_stay_finite_where_a_gradient_overflows(optimizer: str, host: De
 
     def values() -> dict[str, Any]:
         named = zip(model.compiled.states, model.state(), strict=True)
-        return {one.name: np.frombuffer(raw, "<f4") for one, raw in named if one.dtype != "uint8"}
+        found = {one.name: np.frombuffer(raw, "<f4") for one, raw in named if one.dtype != "uint8"}
+        return {name: one for name, one in found.items() if name != "rate of the updates"}
 
     before = values()
     with pytest.raises(ModelError, match="an update of model would overflow float32"):
@@ -159,7 +168,37 @@ def test_weights_stay_finite_at_a_huge_rate(optimizer: str, host: Device) -> Non
     assert len(stored) == len(model.weights())
     assert np.isfinite(np.frombuffer(model.weights()[32:], "<f4")).all()
     model.train((inputs[:3], labels[:3]), rate=0.01)
+    model.restore(model.weights())
+    model.train((inputs[:3], labels[:3]))
     model.unload()
+
+
+def test_updates_stay_within_the_largest_weight() -> None:
+    """No sum of float32 leaves the range that weights are allowed, whatever the steps were."""
+    most, step = np.float32(MOST_WEIGHT), np.float32(2.0**100)
+    assert most + step == most and -most - step == -most
+    gradient = np.float32(MOST_GRADIENT)
+    for signs in ([1], [1, -1], [1, 1, -1, 1]):
+        velocity, mean, variance, largest = np.zeros(4, np.float32)
+        for t in range(1, 200):
+            g = gradient * np.float32(signs[t % len(signs)])
+            velocity = np.float32(MOMENTUM) * velocity + g
+            mean = np.float32(BETA_1) * mean + np.float32(1 - BETA_1) * g
+            variance = np.float32(BETA_2) * variance + np.float32(1 - BETA_2) * g * g
+            adam = (mean / (1 - BETA_1**t)) / np.sqrt(variance / (1 - BETA_2**t))
+            largest = max(largest, abs(velocity), abs(adam))
+        assert np.isfinite(variance) and largest * MOST_RATE <= step
+
+
+def test_infinite_weights_do_not_train() -> None:
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((1, 4), "float32"))
+    weights = relax.const(np.full((4, 3), np.inf, np.float32))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit_output(relax.op.matmul(x, weights))
+        builder.emit_func_output(y)
+    with pytest.raises(ModelError, match=r"lv.weight has infinite or huge values|gv.weight has"):
+        utvm_deploy.trainable(builder.get())
 
 
 def test_c_alone_trains_stores_and_refuses(compiled: Any, tmp_path: Path) -> None:

@@ -118,8 +118,8 @@ def train_step(model: DeviceModel, inputs: Sequence[Array], label: Any) -> tuple
             f"the loss of {model.compiled.name} is {loss}, so this step has changed no weight; "
             "take a smaller learning rate, or check the data"
         )
-    refused = model.compiled.states[part.refused].offset
-    if any(session.read(arena + refused, 4)):
+    rate = session.read(arena + model.compiled.states[part.updates_rate].offset, 4)
+    if not math.isfinite(np.frombuffer(rate, "<f4")[0]):
         raise ModelError(
             f"an update of {model.compiled.name} would overflow float32, so this weight and those "
             "of the layers in front of it are as before the step; take a smaller learning rate"

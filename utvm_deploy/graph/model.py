@@ -105,7 +105,7 @@ class Training:
 
     The last input is the label and the last output is the loss. What the other outputs need comes
     first, then the loss, then the gradients. The first states are the header of the weights, the
-    weights, the learning rate, and whether the last step refused an update.
+    weights, the learning rate, and the rate of a step's updates, infinite if one is refused.
     """
 
     weights: int  # how many of the states they are

@@ -136,8 +136,11 @@ class TrainedPart:
     classes: int | None  # labels are below this; None of targets
 
     @property
-    def refused(self) -> int:
-        """Which of the states says, as a float32 above 0, that an update would overflow."""
+    def updates_rate(self) -> int:
+        """Which of the states is the rate of a step's updates: infinite, or NaN, if one is refused.
+
+        A step begins with a copy of the learning rate, which is in front of it.
+        """
         return self.weights + 2
 
 

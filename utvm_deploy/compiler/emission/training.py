@@ -1,7 +1,8 @@
 """The C of a model that trains: ``NAME_train_step``, ``NAME_store`` and ``NAME_restore``.
 
 The layers of the model itself come first. Those of the loss follow, then those that change weights.
-So a step that ends after the loss has changed nothing.
+So a step that ends after the loss has changed nothing, and one that ends before an update leaves
+the weights that follow as they are.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def step_text(model: CompiledModel) -> str:
     part, inputs, pools = model.training, model.inputs, model.pools
     if part is None:
         return ""
-    name, upper = model.name, model.name.upper()
+    name, upper, rate = model.name, model.name.upper(), model.states[part.updates_rate].offset
     taken, passed = pool_parameters(pools), pool_arguments(pools)
     copies = "".join(
         f"    take(arena + {one.offset}, {argument}, {one.size_bytes});\n"
@@ -98,16 +99,20 @@ static void take(void *to, const void *from, uint32_t count) {{
 
 int32_t {name}_train_step(
     {_parameters(part, inputs, pools)}) {{
-    float refused;
 {_checks(upper, part, inputs)}{copies}\
+    memcpy(arena + {rate}, arena + {model.states[part.weights + 1].offset}, 4);
     run_layers(arena{passed}, 0, {part.loss_layers});
     take(loss, arena + {part.loss.offset}, 4);
     if (!are_finite(loss, 1)) {{
         return {upper}_LOSS_NOT_FINITE;
     }}
-    run_layers(arena{passed}, {part.loss_layers}, {upper}_LAYER_COUNT);
-    memcpy(&refused, arena + {model.states[part.refused].offset}, 4);
-    return refused > 0.0f ? {upper}_UPDATE_NOT_FINITE : 0;
+    for (uint32_t index = {part.loss_layers}; index < {upper}_LAYER_COUNT; index++) {{
+        layers[index](arena{passed});
+        if (!are_finite((const float *)(void *)(arena + {rate}), 1)) {{
+            return {upper}_UPDATE_NOT_FINITE;
+        }}
+    }}
+    return 0;
 }}
 
 {_stored_text(name, part, model)}"""
@@ -217,7 +222,7 @@ def training_header(model: CompiledModel) -> str:
 // Train by one step: the inputs, and the label, which is the {what}.
 // Returns 0, and writes the loss before the step. Otherwise no weight has changed: a label is
 // out of range, an input is infinite or NaN, or the loss is. After UPDATE_NOT_FINITE, all weights
-// are finite: the update of one would have overflowed. It and those in front of it are as before.
+// are finite: the update of one might have overflowed. It and those in front of it are as before.
 int32_t {name}_train_step(
     {_parameters(part, model.inputs, model.pools)});
 #define {upper}_LABEL_OUT_OF_RANGE 1

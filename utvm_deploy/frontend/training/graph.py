@@ -33,25 +33,28 @@ def step_graph(step: TrainStep, name: str, digest: str) -> Graph:
     graph = relax_graph(relax_model(step.module), name).replaced(digest=digest)
     count = len(step.states)
     given, inputs = graph.inputs[-count:], graph.inputs[:-count]
-    # The rate has no new value.
-    left = (given[0], *graph.outputs[2:])
+    left, at, again = graph.outputs[2:], step.weights, len(step.order) - 1
+    given = (*given[: at + 1], *left[at : at + again], *given[at + 1 :])
+    named = (*step.states[:at], *step.states[at : at + 1] * again, *step.states[at:])
     tensors = list(graph.tensors)
-    for number, new, (label, first) in zip(given, left, step.states, strict=True):
+    for number, new, (label, first) in zip(given, left, named, strict=True):
         for one in {number, new}:
             tensors[one] = replace(tensors[one], name=label, first=first, source=None)
-    tensors.append(_header())
-    header = len(tensors) - 1
-    weights = slice(1, 1 + step.weights)
+    header, rate = len(tensors), len(tensors) + 1
+    tensors += (_header(), replace(tensors[given[at]], name="learning rate"))
     pairs = list(zip(given, left, strict=True))
-    states = ((header, header), *pairs[weights], pairs[0], *pairs[weights.stop :])
     made = graph.replaced(
         tensors=tuple(tensors),
         inputs=inputs,
         outputs=graph.outputs[:2],
-        states=states,
+        states=((header, header), *pairs[:at], (rate, rate), *pairs[at:]),
         training=Training(step.weights, step.classes),
     )
-    return _ordered(_in_place(made))
+    known, own = left[at + again + 1 :], step.own
+    updates = [*known[step.weights * own :]]
+    for place, weight in enumerate(step.order, at):
+        updates += [left[place], *known[weight * own : (weight + 1) * own], left[weight]]
+    return _ordered(_in_place(made), updates)
 
 
 def _header() -> Tensor:
@@ -112,13 +115,13 @@ def _reads_where_it_writes(function: Any, place: int) -> bool:
     return len(followed) > 1
 
 
-def _ordered(graph: Graph) -> Graph:
+def _ordered(graph: Graph, updates: Sequence[int]) -> Graph:
     operators = graph.operators
     made = producers(graph)
     forward = _needed(graph, made, graph.outputs[:-1])
     lost = _needed(graph, made, graph.outputs[-1:]) - forward
     rest = [i for i in range(len(operators)) if i not in forward | lost]
-    order = [*sorted(forward), *sorted(lost), *_with_early_updates(graph, rest)]
+    order = [*sorted(forward), *sorted(lost), *_with_early_updates(graph, rest, updates)]
     return graph.replaced(operators=tuple(operators[i] for i in order))
 
 
@@ -134,29 +137,33 @@ def _needed(graph: Graph, made: dict[int, int], tensors: Sequence[int]) -> set[i
     return found
 
 
-def _with_early_updates(graph: Graph, positions: Sequence[int]) -> Iterator[int]:
-    """The positions in an order in which each update is as early as it may be."""
+def _with_early_updates(
+    graph: Graph, positions: Sequence[int], states: Sequence[int]
+) -> Iterator[int]:
+    """The positions in an order in which each new state is made as early as it may be.
+
+    ``states`` keep their order: the rate that refuses an update comes before it.
+    """
     replaced = {left: found for found, left in graph.states}
-    read = consumers(graph)
-    updates = [i for i in positions if graph.operators[i].outputs[0] in replaced]
+    read, made = consumers(graph), producers(graph)
+    updates = [made[state] for state in states]
     others = [i for i in positions if i not in updates]
     waiting = {*positions}
 
     def is_ready(position: int) -> bool:
         operator = graph.operators[position]
-        state = replaced[operator.outputs[0]]
-        readers = {*read.get(state, ())} - {position}
-        made = {i for i in waiting if {*operator.inputs} & {*graph.operators[i].outputs}}
-        return not (waiting & (readers | made))
+        readers = {*read.get(replaced[operator.outputs[0]], ())} - {position}
+        needed = {made[i] for i in operator.inputs if i in made}
+        return not waiting & (readers | needed)
 
     def due() -> Iterator[int]:
-        while ready := [i for i in updates if i in waiting and is_ready(i)]:
-            waiting.difference_update(ready[:1])
-            yield ready[0]
+        while updates and is_ready(updates[0]):
+            waiting.discard(updates[0])
+            yield updates.pop(0)
 
-    # What reads a new state, such as that of an optimizer, comes after its update.
     for position in others:
         yield from due()
         waiting.discard(position)
         yield position
     yield from due()
+    assert not updates, "each update is ready once all gradients are there"

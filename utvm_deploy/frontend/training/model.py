@@ -70,6 +70,6 @@ def trainable_of(
 
     module = module_of_text(model.given)
     step = train_step(module, recipe, names)
-    weights = tuple(label for label, _ in step.states[1 : 1 + step.weights])
+    weights = tuple(label for label, _ in step.states[: step.weights])
     digest = digest_of(identity_of(module, MAIN), weights)
     return Trainable(step_graph(step, name, digest), recipe, weights)

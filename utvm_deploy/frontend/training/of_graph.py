@@ -63,7 +63,7 @@ def graph_that_trains(graph: Graph, recipe: Recipe) -> tuple[Graph, tuple[str, .
         maker.add(graph.operators[position])
     own = replace(recipe, layers=tuple(within.index(i) for i in chosen))
     step = train_step(maker.module(), own, maker.names)
-    weights = tuple(label for label, _ in step.states[1 : 1 + step.weights])
+    weights = tuple(label for label, _ in step.states[: step.weights])
     digest = digest_of(graph.digest, weights)
     return _joined(graph, head, ends, step_graph(step, graph.name, digest)), weights
 

@@ -17,11 +17,11 @@ from utvm_deploy.frontend.training.recipe import ADAM, CROSS_ENTROPY, MOMENTUM_S
 #: PyTorch's defaults of Adam, and the usual momentum of SGD.
 MOMENTUM, BETA_1, BETA_2, EPSILON = 0.9, 0.9, 0.999, 1e-8
 
-#: Above this bound, a gradient or what an optimizer makes of it may overflow float32.
-LIMIT = 1e38
-#: A step of Adam is below this many rates. The bound of |mean| / sqrt(variance), corrected, is
-#: (1 - beta_1) / sqrt((1 - beta_2) (1 - beta_1^2 / beta_2)): 7.3 for these betas.
-_MOST_RATES = 32.0
+#: A gradient and a rate within these move no weight by more than 2^100, for any optimizer here.
+#: A velocity is below 2^64, and Adam moves a weight by less than 8 rates.
+MOST_GRADIENT, MOST_RATE = 2.0**60, 2.0**36
+#: Weights of at most this stay so: a sum of this and 2^100 is rounded to this.
+MOST_WEIGHT = 2.0**126
 
 #: Emits an expression into the function that is built; gives its variable.
 Emit: TypeAlias = Callable[[Any], Any]
@@ -47,10 +47,6 @@ def mean_squared_error(emit: Emit, output: Any, target: Any) -> Any:
     return op.mean(emit(op.multiply(difference, difference)))
 
 
-#: Gives a state's new value to be written: the old one, once a step is refused.
-Keep: TypeAlias = Callable[[Any, Any], Any]
-
-
 @dataclass(frozen=True)
 class Optimizer:
     """An optimizer of all weights."""
@@ -58,13 +54,10 @@ class Optimizer:
     #: The states of each weight, and those that all of them share; all are 0 at first.
     own: tuple[str, ...]
     shared: tuple[str, ...]
-    #: (keep, weight, gradient, rate, own states, new shared states) -> new weight, new own states.
-    update: Callable[[Keep, Any, Any, Any, Sequence[Any], Sequence[Any]], tuple[Any, list[Any]]]
+    #: (emit, weight, gradient, rate, own states, new shared states) -> new weight, new own states.
+    update: Callable[[Emit, Any, Any, Any, Sequence[Any], Sequence[Any]], tuple[Any, list[Any]]]
     #: The new shared states.
     advance: Callable[[Emit, Sequence[Any]], list[Any]]
-    #: (gradient, rate, own states) -> bounds of the new own states, and of what is subtracted
-    #: from the weight. The gradient and the states are bounds of their elements' absolute values.
-    reach: Callable[[Any, Any, Sequence[Any]], tuple[list[Any], Any]]
 
 
 def _none(_emit: Emit, _shared: Sequence[Any]) -> list[Any]:
@@ -72,43 +65,29 @@ def _none(_emit: Emit, _shared: Sequence[Any]) -> list[Any]:
 
 
 def _sgd(
-    keep: Keep, weight: Any, gradient: Any, rate: Any, _own: Sequence[Any], _shared: Sequence[Any]
+    emit: Emit, weight: Any, gradient: Any, rate: Any, _own: Sequence[Any], _shared: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
-    return keep(op.subtract(weight, op.multiply(rate, gradient)), weight), []
-
-
-def _sgd_reach(gradient: Any, rate: Any, _own: Sequence[Any]) -> tuple[list[Any], Any]:
-    return [], op.multiply(rate, gradient)
+    return emit(op.subtract(weight, op.multiply(rate, gradient))), []
 
 
 def _momentum(
-    keep: Keep, weight: Any, gradient: Any, rate: Any, own: Sequence[Any], _shared: Sequence[Any]
+    emit: Emit, weight: Any, gradient: Any, rate: Any, own: Sequence[Any], _shared: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
     """v = 0.9 v + g; w = w - rate v (torch.optim.SGD)."""
-    velocity = keep(op.add(op.multiply(own[0], _number(MOMENTUM)), gradient), own[0])
-    return keep(op.subtract(weight, op.multiply(rate, velocity)), weight), [velocity]
-
-
-def _momentum_reach(gradient: Any, rate: Any, own: Sequence[Any]) -> tuple[list[Any], Any]:
-    velocity = op.add(own[0], gradient)
-    return [velocity], op.multiply(rate, velocity)
+    velocity = emit(op.add(op.multiply(own[0], _number(MOMENTUM)), gradient))
+    return emit(op.subtract(weight, op.multiply(rate, velocity))), [velocity]
 
 
 def _adam(
-    keep: Keep, weight: Any, gradient: Any, rate: Any, own: Sequence[Any], shared: Sequence[Any]
+    emit: Emit, weight: Any, gradient: Any, rate: Any, own: Sequence[Any], shared: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
     """Kingma and Ba, "Adam", 2015, algorithm 1; ``shared`` are 1 - beta^t of both betas."""
     square = op.multiply(gradient, gradient)
-    first = keep(_mixed(own[0], gradient, BETA_1), own[0])
-    second = keep(_mixed(own[1], square, BETA_2), own[1])
+    first = emit(_mixed(own[0], gradient, BETA_1))
+    second = emit(_mixed(own[1], square, BETA_2))
     root = op.sqrt(op.divide(second, shared[1]))
     step = op.divide(op.divide(first, shared[0]), op.add(root, _number(EPSILON)))
-    return keep(op.subtract(weight, op.multiply(rate, step)), weight), [first, second]
-
-
-def _adam_reach(gradient: Any, rate: Any, own: Sequence[Any]) -> tuple[list[Any], Any]:
-    states = [op.add(own[0], gradient), op.add(own[1], op.multiply(gradient, gradient))]
-    return states, op.multiply(rate, _number(_MOST_RATES))
+    return emit(op.subtract(weight, op.multiply(rate, step))), [first, second]
 
 
 def _mixed(old: Any, new: Any, beta: float) -> Any:
@@ -123,49 +102,39 @@ def _corrections(emit: Emit, shared: Sequence[Any]) -> list[Any]:
     ]
 
 
-def still_sound(
-    emit: Emit,
-    sound: Any,
-    optimizer: Optimizer,
-    given: tuple[Any, Any, Any, Sequence[Any]],
-    made: Any,
-) -> Any:
-    """1.0 if ``sound`` is, and an update of a weight stays finite; else 0.0.
+def unless_above(emit: Emit, rate: Any, bound: Any, most: float) -> Any:
+    """The rate of the next updates; infinite if a bound is NaN or above ``most``."""
+    fits = emit(op.less_equal(bound, _number(most)))
+    return emit(op.where(fits, rate, _number(float("inf"))))
 
-    ``given`` is the weight, its gradient, the rate and the weight's own states. ``made`` is the
-    call that makes the gradient. A gradient that is a sum of products is bounded by the product of
-    the sums of both operands. So it need not be kept until it is looked at.
+
+def bound_of(emit: Emit, gradient: Any, made: Any) -> Any:
+    """What no element of a gradient exceeds; NaN if one is NaN. ``made`` is the call that makes it.
+
+    An element that is a sum of products is bounded by the product of the sums of both operands, and
+    a sum of elements by that of all. So the gradient need not be kept until it is looked at.
     """
-
-    def total(value: Any) -> Any:
-        """A bound of the elements; NaN if one is NaN."""
-        return emit(op.sum(emit(op.abs(value))))
-
-    weight, gradient, rate, own = given
     name, factors = getattr(getattr(made, "op", None), "name", ""), [gradient]
     if name == "relax.einsum":
         factors = list(made.args[0].fields)
     elif name == "relax.call_tir" and made.args[0].name_hint.startswith(WEIGHTS):
         factors = list(made.args[1].fields)
-    bound = total(factors[0])
-    for factor in factors[1:]:
-        bound = emit(op.multiply(bound, total(factor)))
-    states, step = optimizer.reach(bound, rate, [total(one) for one in own])
-    for reached in (*states, op.add(total(weight), step)):
-        fits = emit(op.less_equal(emit(reached), _number(LIMIT)))
-        sound = emit(op.where(fits, sound, _number(0.0)))
-    return sound
+    elif name in ("relax.collapse_sum_to", "relax.reshape"):
+        factors = [made.args[0]]
+    first, *others = (emit(op.sum(emit(op.abs(factor)))) for factor in factors)
+    for other in others:
+        first = emit(op.multiply(first, other))
+    return first
 
 
 OPTIMIZERS: Mapping[str, Optimizer] = {
-    SGD: Optimizer((), (), _sgd, _none, _sgd_reach),
-    MOMENTUM_SGD: Optimizer(("velocity",), (), _momentum, _none, _momentum_reach),
+    SGD: Optimizer((), (), _sgd, _none),
+    MOMENTUM_SGD: Optimizer(("velocity",), (), _momentum, _none),
     ADAM: Optimizer(
         ("mean", "variance"),
         ("weight of means", "weight of variances"),
         _adam,
         _corrections,
-        _adam_reach,
     ),
 }
 #: Loss -> what makes it of the model's output and the label.

@@ -1,6 +1,7 @@
 """A train step in Relax: the model, its loss, the gradients of its weights, and their new values.
 
-main(inputs, label, rate, weights, optimizer's states) -> (output, loss, new weights and states)
+main(inputs, label, weights, rate, optimizer's states)
+-> (output, loss, new weights, rates of the updates, new states)
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
 from utvm_deploy.frontend.relax.operators import shape_of
 from utvm_deploy.frontend.relax.passes import MAIN, prepared_module
 from utvm_deploy.frontend.training.gradients import register_gradients
-from utvm_deploy.frontend.training.optimizers import LOSSES, OPTIMIZERS, still_sound
+from utvm_deploy.frontend.training.optimizers import (
+    LOSSES,
+    MOST_GRADIENT,
+    MOST_RATE,
+    MOST_WEIGHT,
+    OPTIMIZERS,
+    bound_of,
+    unless_above,
+)
 from utvm_deploy.frontend.training.recipe import CROSS_ENTROPY, Recipe, positions_of
 from utvm_deploy.frontend.training.weights import (
     Names,
@@ -37,10 +46,14 @@ class TrainStep:
     """The step, and what its states hold at first."""
 
     module: Any
-    #: Of each parameter that is a state, in their order: its name and first value. The rate comes
-    #: first, then the weights. The new values of all but the rate are the last outputs.
+    #: Of each parameter that is a state, in their order: its name and first value. They are the
+    #: weights, the rate, and what the optimizer knows. The last outputs are their new values; that
+    #: of the rate is one for each update, infinite from the first update on that is refused.
     states: tuple[tuple[str, Array], ...]
     weights: int
+    #: The weights in the order of their updates, and how many states each has in the optimizer.
+    order: tuple[int, ...]
+    own: int
     #: Labels are below this; None where the label is a target of float32.
     classes: int | None
 
@@ -53,6 +66,11 @@ def train_step(module: Any, recipe: Recipe, names: Names) -> TrainStep:
     chosen = positions_of([one.name for one in layers], list(map(str, layers)), recipe.layers)
     check_not_shared(layers, chosen)
     weights = [weight for position in chosen for weight in layers[position].weights]
+    for one in weights:
+        if not np.abs(one.values).max() <= MOST_WEIGHT:
+            raise ModelError(
+                f"{one.name} has infinite or huge values, or NaN; only finite weights train"
+            )
     with tvm.target.Target("c"):
         lost, classes = _with_loss(with_parameters(prepared, MAIN, weights), recipe, len(weights))
         first = len(lost[MAIN].params) - len(weights)
@@ -134,9 +152,8 @@ def _with_updates(
 ) -> TrainStep:
     function, optimizer = module[_ADJOINT], OPTIMIZERS[recipe.optimizer]
     (loss, output), gradients = _adjoints(function)
-    states: list[tuple[str, Array]] = [("learning rate", np.asarray(recipe.rate, np.float32))]
-    states += [(weight.name, weight.values) for weight in weights]
-    states.append(("refused", np.zeros((), np.float32)))
+    states = [(weight.name, weight.values) for weight in weights]
+    states.append(("rate of the updates", np.asarray(recipe.rate, np.float32)))
     for weight in weights:
         empty = np.zeros(weight.values.shape, np.float32)
         states += [(f"{weight.name} {one}", empty) for one in optimizer.own]
@@ -144,22 +161,15 @@ def _with_updates(
     new = [relax.Var("state", relax.TensorType(first.shape, "float32")) for _, first in states]
     count = len(weights)
     parameters = list(function.params[-count:])
-    rate, own, shared = new[0], new[2 + count :], new[len(new) - len(optimizer.shared) :]
+    rate, own, shared = new[count], new[1 + count :], new[len(new) - len(optimizer.shared) :]
     builder = relax.BlockBuilder()
     emit = builder.emit
-    given = [*function.params[:-count], rate, *parameters, *new[1 + count :]]
+    given = [*function.params[:-count], *parameters, *new[count:]]
     with builder.function(MAIN, given):
         with builder.dataflow():
             after = optimizer.advance(emit, shared)
-            updated, left = list(parameters), list(own)
-            # Which is always so; a state that nothing reads would be removed.
-            fine = relax.op.greater_equal(new[1 + count], relax.const(0.0, "float32"))
-            sound = emit(relax.op.astype(fine, "float32"))
-
-            def keep(value: Any, old: Any) -> Any:
-                taken = relax.op.greater(sound, relax.const(0.0, "float32"))
-                return emit(relax.op.where(taken, value, old))
-
+            updated, left, order = list(parameters), list(own), list[int]()
+            rates = [unless_above(emit, rate, emit(relax.op.abs(rate)), MOST_RATE)]
             for binding in function.body.blocks[0].bindings:
                 builder.emit_normalized(binding)
                 for position, weight in enumerate(parameters):
@@ -167,14 +177,16 @@ def _with_updates(
                     if gradient.same_as(binding.var):
                         place = position * len(optimizer.own)
                         of_weight = slice(place, place + len(optimizer.own))
-                        of = (weight, gradient, rate, own[of_weight])
-                        sound = still_sound(emit, sound, optimizer, of, binding.value)
-                        updated[position], left[of_weight] = optimizer.update(keep, *of, after)
-            refused = emit(relax.op.subtract(relax.const(1.0, "float32"), sound))
-            ends = (output, loss, *updated, refused, *left[: len(own) - len(shared)], *after)
-            made = [builder.emit_output(one) for one in ends]
-        builder.emit_func_output(relax.Tuple(made))
-    return TrainStep(_replaced(module, builder.get()[MAIN]), tuple(states), count, classes)
+                        bound = bound_of(emit, gradient, binding.value)
+                        rates.append(unless_above(emit, rates[-1], bound, MOST_GRADIENT))
+                        of = (weight, gradient, rates[-1], own[of_weight])
+                        updated[position], left[of_weight] = optimizer.update(emit, *of, after)
+                        order.append(position)
+            ends = (output, loss, *updated, *rates[1:], *left[: len(own) - len(shared)], *after)
+            results = [builder.emit_output(one) for one in ends]
+        builder.emit_func_output(relax.Tuple(results))
+    made = _replaced(module, builder.get()[MAIN])
+    return TrainStep(made, tuple(states), count, tuple(order), len(optimizer.own), classes)
 
 
 def _adjoints(function: Any) -> tuple[Sequence[Any], Sequence[Any]]:
