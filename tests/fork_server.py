@@ -23,7 +23,7 @@ from types import ModuleType, SimpleNamespace
 from typing import TypeAlias
 
 from utvm_deploy.base import process
-from utvm_deploy.frontend import formats
+from utvm_deploy.frontend import conversion
 from utvm_deploy.frontend.relax.facts import is_relax
 from utvm_deploy.frontend.relax.road import load_tvm
 from utvm_deploy.frontend.torch import export as torch_export
@@ -215,7 +215,7 @@ def _load_onnx() -> None:
     import onnxruntime.quantization.shape_inference  # noqa: F401
 
     for one in (".onnx", ".relax"):
-        formats.CONVERTERS[one].load(Path(f"any{one}"))
+        conversion.CONVERTERS[one].load(Path(f"any{one}"))
     # What lowers a model and imports it loads the rest.
     import tvm.relax.frontend.onnx  # noqa: F401
 
@@ -234,7 +234,7 @@ def _load_torch() -> None:
 
 
 def _convert(model: str, folder: str) -> int:
-    return formats.main(Path(model), Path(folder))
+    return conversion.main(Path(model), Path(folder))
 
 
 def _interpret(model: str, folder: str) -> int:
@@ -246,11 +246,11 @@ PROGRAMS: Mapping[str, Program] = {
     "oracle": Program(_load_oracle, {reference: _interpret}),
     "relax_oracle": Program(_load_relax_oracle, {reference: _interpret}),
     "onnx": Program(
-        _load_onnx, {formats: _convert, origin: origin.main, onnx_child: onnx_child.main}
+        _load_onnx, {conversion: _convert, origin: origin.main, onnx_child: onnx_child.main}
     ),
     "tflite": Program(_load_tflite, {tflite_child: tflite_child.main}),
     "torch": Program(
-        _load_torch, {formats: _convert, origin: origin.main, torch_child: torch_child.main}
+        _load_torch, {conversion: _convert, origin: origin.main, torch_child: torch_child.main}
     ),
     "uploads": Program(
         lambda: None,

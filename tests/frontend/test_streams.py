@@ -18,15 +18,12 @@ import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
 from utvm_deploy.frontend.files.given_shapes import Stream, stream_of
+from utvm_deploy.frontend.files.tflite_choice import Choice
 from utvm_deploy.frontend.files.tflite_chosen import chosen_file
 from utvm_deploy.graph.stream import METADATA, StreamFacts
 from utvm_deploy.oracle.with_custom import run_oracle
 
 pytestmark = pytest.mark.tools
-
-
-#: What else ``chosen_file`` could change.
-NOTHING = {"mends_axes": False, "is_signed": False}
 
 
 def facts_of(data: bytes) -> StreamFacts:
@@ -545,7 +542,7 @@ def test_a_file_of_other_tools(shared_models: Path) -> None:
         if part.start is None:
             graph.outputs = [inner]
             first = {int(graph.inputs[0]): recording.shape}
-            parts.append(chosen_file(schema.model_bytes(model), None, first, **NOTHING))
+            parts.append(chosen_file(schema.model_bytes(model), Choice(shapes=first)))
         else:
             graph.inputs = [inner]
             parts.append(schema.model_bytes(model))

@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 
 from utvm_deploy.base.errors import ModelError
-from utvm_deploy.frontend.formats import main as convert
+from utvm_deploy.frontend.conversion import main as convert
 from utvm_deploy.frontend.tflite import load_model
 
 _NUMBERS = (0, 1, -1, 2, -2, 3, 255, 2**16, 2**20, 2**31 - 1, 2**31, 2**40, 2**62, -(2**31))

@@ -17,7 +17,7 @@ from onnx_writer import OnnxWriter
 
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.frontend import formats
+from utvm_deploy.frontend import conversion, formats
 from utvm_deploy.frontend.tflite import load_model
 
 QUICK, LONG = 120, 5_000
@@ -27,11 +27,11 @@ CHILD_CODE = """
 import sys
 from pathlib import Path
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.frontend import formats
+from utvm_deploy.frontend import conversion
 def convert(path):
     {work}
-formats.CONVERTERS[".onnx"] = formats.Converter(lambda path: None, convert, "ONNX")
-sys.exit(formats.main(Path(sys.argv[1]), Path(sys.argv[2])))
+conversion.CONVERTERS[".onnx"] = conversion.Converter(lambda path: None, convert, "ONNX")
+sys.exit(conversion.main(Path(sys.argv[1]), Path(sys.argv[2])))
 """
 
 
@@ -45,7 +45,7 @@ def said_of(work: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelErro
     run = process.run
 
     def instead(argv: Sequence[str], **options: Any) -> process.Completed:
-        assert argv[1:3] == ["-m", formats.__name__]
+        assert argv[1:3] == ["-m", conversion.__name__]
         return run([argv[0], "-c", CHILD_CODE.format(work=work), *argv[3:]], **options)
 
     monkeypatch.setattr(process, "run", instead)

@@ -13,7 +13,7 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 
 import utvm_deploy
 from utvm_deploy.cli.main import main
-from utvm_deploy.frontend.formats import CONVERTERS
+from utvm_deploy.frontend.conversion import CONVERTERS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.quality.quantizing.onnx.file import checked_model
 

@@ -36,6 +36,8 @@ Only ``cli.main`` prints it. Anything else that escapes is a bug and keeps its t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -226,6 +228,15 @@ _PRINTED = re.compile(
     r"|# Metadata omitted\. Use show_meta=True in script\(\) method to show it\. ?"
 )
 _PRINTED_CONSTANT = re.compile(r'metadata\["[^"]*"\]\[\d+\]')
+
+
+@contextmanager
+def refused_with(path: Path) -> Iterator[None]:
+    """What refuses a model here names its file first."""
+    try:
+        yield
+    except ModelError as exc:
+        raise type(exc)(f"{path}: {exc}") from exc
 
 
 def last_words(error: Exception) -> str:

@@ -2,7 +2,7 @@
 
 So does a .tflite file of which something must be chosen (``tflite_choice.py``).
 
-    converted ──path──▶ python -m utvm_deploy.frontend.formats ──model.tflite──▶ bytes
+    converted ──path──▶ conversion.py, in a child ──model.tflite──▶ bytes
 
 So all of them share one reader, one graph and one oracle. Other people's C++ reads them, which may
 crash, take all memory or never end on a hostile file. So it runs in a child process with limits.
@@ -13,93 +13,31 @@ from __future__ import annotations
 
 import contextvars
 import hashlib
-import json
-import os
 import signal
 import sys
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from utvm_deploy.base import process
-from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator, refused_with
 from utvm_deploy.base.files import check_regular
-from utvm_deploy.base.process import limit_memory
-from utvm_deploy.base.readable import utf8
 from utvm_deploy.base.temporary import TemporaryFolder
-from utvm_deploy.frontend.files.given_shapes import (
-    Chosen,
-    States,
-    Stream,
-    chosen_now,
-    given_only,
-    shapes_for,
-)
-from utvm_deploy.frontend.files.image_input import image_of_words
+from utvm_deploy.frontend import conversion
+from utvm_deploy.frontend.conversion import CHOSEN, CONVERTERS, REFUSAL, RESULT
+from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.files.kept_conversions import (
     conversion_key,
     keep_conversion,
     kept_conversion,
 )
-from utvm_deploy.frontend.files.limits import (
-    IMPORT_BYTES,
-    MAX_FILE_BYTES,
-    SECONDS_VARIABLE,
-    import_seconds,
-)
+from utvm_deploy.frontend.files.limits import MAX_FILE_BYTES, SECONDS_VARIABLE, import_seconds
 from utvm_deploy.frontend.files.other_files import other_framework
 from utvm_deploy.frontend.files.tflite_choice import Choice, choice_of
-from utvm_deploy.frontend.files.tflite_chosen import chosen_file, load_schema
-from utvm_deploy.frontend.files.tflite_states import with_states
 from utvm_deploy.frontend.number_format import in_format
-from utvm_deploy.frontend.onnx.model import load_onnx, onnx_to_model
 from utvm_deploy.frontend.relax.facts import is_relax, loaded
-from utvm_deploy.frontend.relax.road import load_tvm, module_of_text, relax_model
-from utvm_deploy.frontend.tflite_images import with_image
-from utvm_deploy.frontend.tflite_prefill import joined, with_block
-from utvm_deploy.frontend.torch.export import load_torch, torch_to_model
-from utvm_deploy.frontend.trained import with_trained
 from utvm_deploy.graph.quantize_hint import quantize_command
-
-
-def load_relax(_path: Path) -> object:
-    """Load TVM, which takes seconds."""
-    return load_tvm()
-
-
-def relax_file(path: Path) -> bytes:
-    """The module of a .relax file, lowered, in the form that the import reads."""
-    try:
-        module = module_of_text(path.read_text("utf-8"))
-        return relax_model(module, shapes_for).dumped()
-    except UnicodeDecodeError as exc:
-        raise ModelError(
-            f"{path} is not text, so it is not a module that tvm.ir.save_json wrote"
-        ) from exc
-    except ModelError as exc:
-        raise type(exc)(f"{path}: {exc}") from exc
-
-
-@dataclass(frozen=True)
-class Converter:
-    """How files of one format are read."""
-
-    # Loads the packages that it takes, which may need much time and address space; ModelError
-    # where they are not installed.
-    load: Callable[[Path], object]
-    convert: Callable[[Path], bytes]
-    name: str  # of the format
-
-
-#: A file name's ending -> what makes the .tflite file of it.
-CONVERTERS: Mapping[str, Converter] = {
-    ".onnx": Converter(load_onnx, onnx_to_model, "ONNX"),
-    ".pt2": Converter(load_torch, torch_to_model, "PyTorch's export"),
-    ".relax": Converter(load_relax, relax_file, "TVM's Relax"),
-}
 
 #: What the name of a model's file may end with -> the format.
 FORMATS: Mapping[str, str] = {
@@ -118,7 +56,6 @@ IDENTIFIER = b"TFL3"
 
 # PyTorch takes five seconds to load; a loaded machine may need many times that.
 _START_TIMEOUT_S = 120.0
-_CHOSEN, _RESULT, _REFUSAL = "chosen.json", "model.tflite", "refusal.txt"
 _REFUSALS: Mapping[str, type[ModelError]] = {
     kind.__name__: kind for kind in (ModelError, UnsupportedOperator)
 }
@@ -136,57 +73,31 @@ def converted(path: Path) -> bytes | None:
 
 def _converted_or_chosen(path: Path) -> bytes | None:
     check_shapes_apply(path)
-    told: dict[str, object] = {"shapes": dict(chosen_now().shapes)}
-    told |= _rewritten(chosen_now().states, chosen_now().stream, chosen_now().words)
-    if path.suffix.lower() in CONVERTERS:
-        if chosen_now().signature is not None:
-            raise ModelError(f"{path} has no signatures; --signature is for .tflite files")
-    else:
-        choice = _choice(path)
-        if not choice.rewrites and chosen_now().weights is None:
-            return None
-        told = _told(choice)
-    return _kept_or_made(path, told)
+    is_other, choice = path.suffix.lower() in CONVERTERS, _choice(path)
+    if is_other and chosen_now().signature is not None:
+        raise ModelError(f"{path} has no signatures; --signature is for .tflite files")
+    return _kept_or_made(path, choice) if is_other or choice.rewrites else None
 
 
 def unsigned_tensors(path: Path) -> frozenset[int]:
     """The numbers of a .tflite file's quantized uint8 tensors; of other files, none."""
-    return frozenset() if path.suffix.lower() in CONVERTERS else _choice(path).unsigned
+    return _choice(path).unsigned
 
 
 def _signed_tflite(path: Path) -> bytes:
     """A .tflite file as it was chosen, with int8 in the place of uint8."""
     choice = _choice(path)
-    if not choice.rewrites and not choice.unsigned:
+    if not replace(choice, weights=None).rewrites and not choice.unsigned:
         raise ModelError(
             f"{path} is a .tflite file already, of which nothing is uint8 or left open; to "
             f"quantize a float one, run {quantize_command(path)}"
         )
-    return _kept_or_made(path, _told(choice) | {"is_signed": bool(choice.unsigned)})
+    return _kept_or_made(path, replace(choice, is_signed=bool(choice.unsigned)))
 
 
-def _told(choice: Choice) -> dict[str, object]:
-    """What the child learns of a choice."""
-    return {
-        "subgraph": choice.subgraph,
-        "block": choice.block,
-        "shapes": choice.shapes or {},
-        "mends_axes": choice.mends_axes,
-        "is_signed": False,
-        **_rewritten(choice.states, choice.stream, choice.image),
-    }
-
-
-def _rewritten(states: States, stream: Stream | None, image: str | None) -> dict[str, object]:
-    """What the child learns of rewrites that files of all formats can have."""
-    told, weights = None if stream is None else asdict(stream), chosen_now().weights
-    text = None if weights is None else weights.text
-    return {"states": states, "stream": told, "image": image, "weights": text}
-
-
-def _kept_or_made(path: Path, told: Mapping[str, object]) -> bytes:
+def _kept_or_made(path: Path, choice: Choice) -> bytes:
     """What the child makes of a file, once for all verbs."""
-    content, text = _content(path), json.dumps(told)
+    content, text = _content(path), choice.to_json()
     found = _converted(path, content, conversion_key(path.name, content, text), text)
     if isinstance(found, ModelError):
         raise type(found)(str(found))
@@ -195,17 +106,19 @@ def _kept_or_made(path: Path, told: Mapping[str, object]) -> bytes:
 
 def choice_notes(path: Path) -> tuple[str, ...]:
     """Messages for the user on what was chosen of a .tflite file; none on other files."""
-    return () if path.suffix.lower() in CONVERTERS else _choice(path).notes
+    return _choice(path).notes
 
 
 def _choice(path: Path) -> Choice:
+    """What is chosen of a file. Where it is not a model, its reader says so."""
+    now = chosen_now()
+    weights = None if now.weights is None else now.weights.text
+    if path.suffix.lower() in CONVERTERS:
+        made = Choice(states=now.states, stream=now.stream, image=now.words, weights=weights)
+        return replace(made, shapes=dict(now.shapes))
     data = model_bytes(path)
-    if data[4:8] != IDENTIFIER:
-        return Choice()  # no model, as its reader says
-    try:
-        return choice_of(data)
-    except ModelError as exc:
-        raise type(exc)(f"{path}: {exc}") from exc
+    with refused_with(path):
+        return replace(choice_of(data) if data[4:8] == IDENTIFIER else Choice(), weights=weights)
 
 
 def check_shapes_apply(path: Path) -> None:
@@ -242,11 +155,10 @@ def prefilled_tflite(path: Path, block: Path) -> bytes:
     Raises ModelError for a block that is none of this step, and for files that become no .tflite
     file.
     """
-    told: dict[str, object] = {"shapes": {}, **_rewritten((), None, None)}
-    if path.suffix.lower() not in CONVERTERS:
-        told = _told(_choice(path))
-    told["prefill"] = {"path": str(block.resolve()), "sha256": _content(block)}
-    return _kept_or_made(path, told)
+    choice = _choice(path)
+    if path.suffix.lower() in CONVERTERS:
+        choice = Choice(weights=choice.weights)
+    return _kept_or_made(path, replace(choice, prefill=(str(block.resolve()), _content(block))))
 
 
 def kinds_in(path: Path) -> tuple[str, ...]:
@@ -282,18 +194,18 @@ def _convert(path: Path, chosen: str) -> bytes | ModelError:
     Raises ModelError if the child ended without an answer.
     """
     with TemporaryFolder("utvm-convert") as folder:
-        (folder / _CHOSEN).write_text(chosen, encoding="utf-8")
+        (folder / CHOSEN).write_text(chosen, encoding="utf-8")
         # A dry run, too, needs to know the model: nothing of the board's is touched.
         done = contextvars.Context().run(
             process.run,
-            [sys.executable, "-m", __name__, str(path), str(folder)],
+            [sys.executable, "-m", conversion.__name__, str(path), str(folder)],
             timeout_s=_START_TIMEOUT_S + import_seconds(),
             env=process.child_environment(),
         )
         if done.is_ok:
-            return (folder / _RESULT).read_bytes()
-        if (folder / _REFUSAL).exists():
-            kind, _, text = (folder / _REFUSAL).read_text("utf-8").partition("\n")
+            return (folder / RESULT).read_bytes()
+        if (folder / REFUSAL).exists():
+            kind, _, text = (folder / REFUSAL).read_text("utf-8").partition("\n")
             return _REFUSALS[kind](text)
         raise ModelError(f"{path} cannot be imported: {explanation(done)}")
 
@@ -354,117 +266,3 @@ def explanation(done: process.Completed) -> str:
         return f"its reader crashed with {name}; the file is damaged or asks for too much memory"
     lines = done.output.strip().splitlines() or ["no reason given"]
     return f"its reader ended with status {done.returncode} ({lines[-1].strip()})"
-
-
-def main(path: Path, folder: Path) -> int:
-    """In the child: leave the .tflite file or a refusal; the exit status."""
-    converter = CONVERTERS.get(path.suffix.lower())
-    chosen = json.loads((folder / _CHOSEN).read_text("utf-8"))
-    shapes = {name: tuple(shape) for name, shape in chosen["shapes"].items()}
-    states: list[tuple[str, str]] = [(found, left) for found, left in chosen.pop("states")]
-    stream, words, weights = (chosen.pop(name) for name in ("stream", "image", "weights"))
-    try:
-        if states or stream or words or not converter or "prefill" in chosen:
-            load_schema(path)
-        if converter:
-            converter.load(path)
-        if weights:
-            load_tvm()
-        limit_import()
-        with given_only(Chosen(shapes, states=tuple(states))):
-            block, prefill = chosen.pop("block", None), chosen.pop("prefill", None)
-            made = converter.convert(path) if converter else _chosen(path, chosen)
-        if weights:
-            made = with_trained(made, path, weights)
-        if states or stream or words:
-            made = _rewrite(path, made, states, stream, words)
-        if block is not None:
-            other = _chosen(path, chosen | {"subgraph": block, "shapes": {}})
-            other = _rewrite(path, other, states, None, None) if states else other
-            made = _joined(path, made, other, is_one=True)
-        if prefill is not None:
-            made = _joined(path, made, _read_block(Path(prefill["path"])), is_one=False)
-        (folder / _RESULT).write_bytes(made)
-        return 0
-    except Exception as exc:
-        (folder / _REFUSAL).write_bytes(utf8("\n".join(refusal(path, exc))))
-    return 1
-
-
-def _chosen(path: Path, chosen: dict[str, Any]) -> bytes:
-    chosen["shapes"] = {int(number): shape for number, shape in chosen["shapes"].items()}
-    try:
-        return chosen_file(path.read_bytes(), **chosen)
-    except ModelError as exc:
-        raise type(exc)(f"{path}: {exc}") from exc
-
-
-def _read_block(path: Path) -> bytes:
-    converter = CONVERTERS.get(path.suffix.lower())
-    if converter is None:
-        return path.read_bytes()
-    converter.load(path)
-    return converter.convert(path)
-
-
-def _joined(path: Path, step: bytes, block: bytes, *, is_one: bool) -> bytes:
-    try:
-        if is_relax(step) or is_relax(block):
-            raise ModelError("a step or its block becomes no .tflite file: it has no state")
-        return joined(step, block) if is_one else with_block(step, block)
-    except ModelError as exc:
-        raise ModelError(f"{path}: {exc}") from exc
-
-
-def _rewrite(
-    path: Path,
-    data: bytes,
-    states: Sequence[tuple[str, str]],
-    stream: dict[str, Any] | None,
-    words: str | None,
-) -> bytes:
-    from utvm_deploy.frontend.streams.rewrite import with_stream
-
-    if is_relax(data):
-        option = "--state" if states else "--stream" if stream else "--input"
-        raise ModelError(
-            f"{path} is a float model that becomes no .tflite file, so {option} does not apply; "
-            f"quantize it, and give {option} with the result: {quantize_command(path)}"
-        )
-    try:
-        made = with_states(data, states) if states else data
-        made = with_stream(made, **stream) if stream else made
-        image = image_of_words(words)
-        return made if image is None else with_image(made, image)
-    except ModelError as exc:
-        raise type(exc)(f"{path}: {exc}") from exc
-
-
-def refusal(path: Path, error: Exception) -> tuple[str, str]:
-    """What came of the import of a file, as the name of a ModelError and its sentence."""
-    if isinstance(error, ModelError):
-        return type(error).__name__, str(error)
-    if isinstance(error, MemoryError):
-        most = IMPORT_BYTES >> 20
-        return "ModelError", f"{path}: its import takes more than {most:,} MiB of memory"
-    # Our bug; the caller still gets a sentence.
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    return "ModelError", (
-        f"{path}: its import failed with {said} ({Path(where.filename).name}:{where.lineno}), "
-        "which is a bug of utvm_deploy or the file is damaged; report it"
-    )
-
-
-def limit_import() -> None:
-    """In a child, from here on: so much more memory, and so much time of the processor."""
-    signal.setitimer(signal.ITIMER_PROF, import_seconds())
-    sizes = Path("/proc/self/statm")
-    if not sizes.exists():  # only Linux reports it
-        return
-    used = int(sizes.read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    limit_memory(used + IMPORT_BYTES)
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

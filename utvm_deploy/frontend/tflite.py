@@ -11,7 +11,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from utvm_deploy.base.errors import ModelError
+from utvm_deploy.base.errors import ModelError, refused_with
 from utvm_deploy.frontend.assemble import CustomImporter, assemble
 from utvm_deploy.frontend.control_flow import unrolled
 from utvm_deploy.frontend.files.given_shapes import chosen_now
@@ -120,10 +120,8 @@ def tflite_bytes(path: Path) -> bytes:
     data = given_bytes(path)
     if is_relax(data):
         return data
-    try:
+    with refused_with(path):
         made, notes = _unrolled(data)
-    except ModelError as exc:
-        raise type(exc)(f"{path}: {exc}") from exc
     for note in notes:
         _log.warning("%s: %s", path, note)
     return made
@@ -135,10 +133,8 @@ def given_bytes(path: Path) -> bytes:
     Constants of its main subgraph that are stored without zeros have them.
     """
     data = converted(path) or _file_bytes(path)
-    try:
+    with refused_with(path):
         return densified(data)
-    except ModelError as exc:
-        raise type(exc)(f"{path}: {exc}") from exc
 
 
 def _surveyed_bytes(path: Path) -> bytes:

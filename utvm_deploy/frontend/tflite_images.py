@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.frontend.files.image_input import RGB565, ImageInput
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.user_arrays import NCHW, NHWC, order_of
@@ -29,8 +30,6 @@ def with_image(data: bytes, image: ImageInput) -> bytes:
 
     Raises ModelError for a file without such an input, and for an image that does not fit it.
     """
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     model = schema.read_model(data)
     _Front(model, image, _image_input(model)).write()
     return schema.model_bytes(model)
@@ -38,8 +37,6 @@ def with_image(data: bytes, image: ImageInput) -> bytes:
 
 def _image_input(model: Any) -> int:
     """The number of the only input that is an image."""
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     tensors = model.subgraphs[0].tensors
     shapes = {
         one: schema.numbers(tensors[one].shape) for one in schema.numbers(model.subgraphs[0].inputs)
@@ -61,9 +58,7 @@ class _Front:
     """The operators that are written in front of an input."""
 
     def __init__(self, model: Any, image: ImageInput, given: int) -> None:
-        from utvm_deploy.frontend.files import tflite_schema as schema
-
-        self._schema, self._model, self._graph = schema, model, model.subgraphs[0]
+        self._model, self._graph = model, model.subgraphs[0]
         self._image, self._given = image, given
         self._source = self._graph.tensors[given]
         self._label = f"input '{short_name(schema.name_of(model, given))}'"
@@ -83,10 +78,10 @@ class _Front:
     def _first_quantize(self) -> Any:
         """The QUANTIZE that alone reads a float input; its output is the target then."""
         readers = [
-            one for one in self._graph.operators if self._given in self._schema.numbers(one.inputs)
+            one for one in self._graph.operators if self._given in schema.numbers(one.inputs)
         ]
-        kinds = [self._schema.kind_of(self._model, one) for one in readers]
-        is_float = self._source.type == self._schema.FLOAT32
+        kinds = [schema.kind_of(self._model, one) for one in readers]
+        is_float = self._source.type == schema.FLOAT32
         return readers[0] if is_float and kinds == ["QUANTIZE"] else None
 
     def _check(self) -> None:
@@ -102,7 +97,7 @@ class _Front:
                     f"{name} has {len(values)} numbers, and {self._label} has the channels "
                     f"{self._channels}; give one number, or one for each channel"
                 )
-        scale, _ = self._schema.steps_of(self._target)
+        scale, _ = schema.steps_of(self._target)
         if kind == "uint8" and not scale:
             if image.is_normalized:
                 raise ModelError(
@@ -110,7 +105,7 @@ class _Front:
                     "mean and std out"
                 )
             scale = 1 / _WHITE
-            self._target.quantization = self._schema.quantization([scale], [0])
+            self._target.quantization = schema.quantization([scale], [0])
         if image.pixels and not image.is_normalized and kind not in _QUANTIZED:
             raise ModelError(
                 f"{self._label} is {kind}, so nothing says what a pixel of 255 means; give mean "
@@ -132,7 +127,7 @@ class _Front:
             shape = [shape[axis] for axis in _TO_NCHW]
         kind, params = self._source.type, self._source.quantization
         if image.pixels:
-            kind, params = self._schema.UINT8, self._pixels(0)
+            kind, params = schema.UINT8, self._pixels(0)
         new = self._last = self._tensor(shape, kind, None if is_packed else params)
         if order == NCHW and (moves or self._order == NHWC):
             order = self._turn(_TO_NHWC, NHWC)
@@ -144,7 +139,7 @@ class _Front:
             self._expand(params)
         if moves and image.resize == "bilinear":
             if image.pixels:
-                self._steps_of_type(self._schema.INT8, self._pixels(_OFFSET))
+                self._steps_of_type(schema.INT8, self._pixels(_OFFSET))
             self._resize("RESIZE_BILINEAR", "ResizeBilinearOptions", 3)
         if order != self._order:
             self._turn(_TO_NCHW, NCHW)
@@ -177,9 +172,9 @@ class _Front:
         """The quantization of pixels: 0 to 1 if they are normalized, else that of the target."""
         scale, zero = 1.0 / _WHITE, 0
         if not self._image.is_normalized:
-            scale, zero = self._schema.steps_of(self._target)
+            scale, zero = schema.steps_of(self._target)
             zero += _OFFSET if self._kind == "int8" else 0
-        return self._schema.quantization([scale], [zero - offset])
+        return schema.quantization([scale], [zero - offset])
 
     def _crop(self, rows: int, columns: int) -> None:
         """Take the middle: as large as the user says, as the target, or of the target's form."""
@@ -206,26 +201,26 @@ class _Front:
                 if width and height
                 else f"an image of {columns}x{rows} has no part of the form of {self._label}"
             )
-        batch, *_, channels = self._schema.numbers(self._graph.tensors[self._last].shape)
+        batch, *_, channels = schema.numbers(self._graph.tensors[self._last].shape)
         size = [batch, height, width, channels]
         begin = self._constant([0, (rows - height) // 2, (columns - width) // 2, 0])
         self._add("SLICE", 2, size, begin, self._constant(size))
 
     def _resize(self, kind: str, options: str, version: int) -> None:
-        batch, *_, channels = self._schema.numbers(self._graph.tensors[self._last].shape)
+        batch, *_, channels = schema.numbers(self._graph.tensors[self._last].shape)
         size = [batch, self._rows, self._columns, channels]
         self._add(kind, version, size, self._constant(size[1:3]))
-        self._schema.set_options(self._operators[-1], options, halfPixelCenters=True)
+        schema.set_options(self._operators[-1], options, halfPixelCenters=True)
 
     def _expand(self, params: Any) -> None:
         """RGB565 to bytes."""
-        *outer, _ = self._schema.numbers(self._graph.tensors[self._last].shape)
+        *outer, _ = schema.numbers(self._graph.tensors[self._last].shape)
         self._add("CUSTOM", 1, [*outer, 3], params=params, custom=b"UtvmRgb565")
         is_little = self._image.pixels == "rgb565le"
-        self._schema.set_custom_options(self._operators[-1], little_endian=is_little)
+        schema.set_custom_options(self._operators[-1], little_endian=is_little)
 
     def _turn(self, order: Sequence[int], name: str) -> str:
-        shape = self._schema.numbers(self._graph.tensors[self._last].shape)
+        shape = schema.numbers(self._graph.tensors[self._last].shape)
         made = [shape[axis] for axis in order]
         self._add("TRANSPOSE", 2, made, self._constant(order))
         return name
@@ -234,12 +229,12 @@ class _Front:
         """The same pixels in this type."""
         last = self._graph.tensors[self._last]
         if last.type != kind:
-            shape = self._schema.numbers(last.shape)
+            shape = schema.numbers(last.shape)
             self._add("QUANTIZE", 2, shape, kind=kind, params=params)
 
     def _normalize(self) -> None:
         """(pixel / 255 - mean) / std in float32, and then what the target is."""
-        image, schema = self._image, self._schema
+        image = self._image
         shape = schema.numbers(self._target.shape)
         first = -_OFFSET if self._graph.tensors[self._last].type == schema.INT8 else 0
         self._add("CAST", 1, shape, kind=schema.FLOAT32)  # of the byte, not of what it stands for
@@ -259,11 +254,11 @@ class _Front:
             self._add("QUANTIZE", 2, shape, kind=self._target.type)
 
     def _constant(self, values: Sequence[int]) -> int:
-        return self._schema.new_constant(self._model, "image", np.array(values, np.int32))
+        return schema.new_constant(self._model, "image", np.array(values, np.int32))
 
     def _tensor(self, shape: Sequence[int], kind: int, params: Any) -> int:
         name = f"image_{len(self._operators)}".encode()
-        number = self._schema.new_tensor(self._model, self._graph, self._source, name, kind, params)
+        number = schema.new_tensor(self._model, self._graph, self._source, name, kind, params)
         self._graph.tensors[number].shape = np.array(shape, np.int32)
         self._graph.tensors[number].shapeSignature = None
         return number
@@ -285,6 +280,6 @@ class _Front:
         made = self._tensor(shape, kind, params)
         inputs = [self._last, *more]
         self._operators.append(
-            self._schema.new_operator(self._model, operator, version, inputs, [made], custom)
+            schema.new_operator(self._model, operator, version, inputs, [made], custom)
         )
         self._last = made

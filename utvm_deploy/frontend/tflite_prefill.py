@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.frontend.files.tflite_choice import BLOCK, STEP
 from utvm_deploy.graph.model import Prefill
 from utvm_deploy.graph.names import short_name
@@ -32,8 +33,6 @@ def joined(step: bytes, block: bytes) -> bytes:
 
     Raises ModelError if they share no variable that the block assigns, and for control flow.
     """
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     model, other = schema.read_model(step), schema.read_model(block)
     _without_unused(other)
     _check(model, other)
@@ -63,8 +62,6 @@ def with_block(step: bytes, block: bytes) -> bytes:
 
     Raises ModelError if the block does not compute as the step does, or has other variables.
     """
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     model, other = schema.read_model(step), schema.read_model(block)
     _check(model, other)
     _carry(model, other)
@@ -86,7 +83,6 @@ def with_block(step: bytes, block: bytes) -> bytes:
 
 def _appended(model: Any, other: Any) -> Any:
     """The main subgraph of the other, behind all subgraphs of the model; equal buffers are one."""
-    from utvm_deploy.frontend.files import tflite_schema as schema
 
     def stored(buffer: Any) -> bytes:
         return b"" if buffer.data is None else np.asarray(buffer.data, np.uint8).tobytes()
@@ -117,8 +113,6 @@ def _appended(model: Any, other: Any) -> Any:
 
 def _without_unused(model: Any) -> None:
     """Leave the main subgraph's operators that variables depend on, and no outputs."""
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     graph = model.subgraphs[0]
     needed: set[int] = set()
     kept = []
@@ -141,8 +135,6 @@ def _without_unused(model: Any) -> None:
 
 def _operators(model: Any, kind: str) -> dict[tuple[bytes, bytes], Any]:
     """Variables -> the last operator of this kind that names, reads or assigns each."""
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     named: dict[int, tuple[bytes, bytes]] = {}
     found = {}
     for one in model.subgraphs[0].operators:
@@ -156,8 +148,6 @@ def _operators(model: Any, kind: str) -> dict[tuple[bytes, bytes], Any]:
 
 def _check(step: Any, block: Any) -> None:
     """Raise ModelError unless the block leaves something for the step, in variables of both."""
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     for model in (step, block):
         for operator in model.subgraphs[0].operators:
             if schema.kind_of(model, operator) in ("WHILE", "IF", "CALL"):
@@ -181,8 +171,6 @@ def _check(step: Any, block: Any) -> None:
 
 def _carry(step: Any, block: Any) -> None:
     """Give the block the weights and scales of the step, from what both assign on to the inputs."""
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     graphs = [model.subgraphs[0] for model in (step, block)]
     made = [
         {int(number): one for one in graph.operators for number in schema.numbers(one.outputs)}
@@ -240,8 +228,6 @@ def _carry(step: Any, block: Any) -> None:
 
 def _take(block: Any, tensor: Any, step: Any, like: Any) -> None:
     """Make a constant of the block that of the step; inputs stay."""
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     data = block.buffers[tensor.buffer].data, step.buffers[like.buffer].data
     if any(one is None or not len(one) for one in data):
         return

@@ -6,12 +6,21 @@ is made once. So the operator reads one tensor and makes another, and the two ar
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.graph.attributes import Lstm, Svdf
-from utvm_deploy.graph.model import Graph, Operator
+from utvm_deploy.graph.model import Array, Graph, Operator
 from utvm_deploy.graph.signals.attributes import Signal
+
+
+@dataclass(frozen=True, eq=False)
+class KeptState:
+    """A state: the names of its input and its output, and its real numbers before the first run."""
+
+    found: str
+    left: str
+    first: Array
 
 
 def with_states(graph: Graph) -> Graph:

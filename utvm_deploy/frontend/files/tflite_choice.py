@@ -9,8 +9,9 @@ A file that leaves nothing open stays as it is. A damaged one, too: its reader s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import tflite
@@ -30,29 +31,40 @@ _EXAMPLE = 32
 
 @dataclass(frozen=True)
 class Choice:
-    """How a file is rewritten before it is read, and messages for the user."""
+    """How a file is rewritten before it is read, and messages for the user.
+
+    Of a file of another format, it has what the user gave.
+    """
 
     subgraph: int | None = None  # the only one that stays, with those that it calls
     block: int | None = None  # this one stays, too: a block of steps of the other one
-    shapes: Mapping[int, Shape] | None = None  # of all inputs, by the number of the tensor
+    # Of all inputs, by the number of the tensor; in other formats by name, of those that are given.
+    shapes: Mapping[Any, Sequence[int]] | None = None
     mends_axes: bool = False  # quantized_dimension of rows is beyond their only dimension
     unsigned: frozenset[int] = frozenset()  # numbers of the uint8 tensors, if quantized
     notes: tuple[str, ...] = ()
     states: States = ()  # inputs and outputs, by name
     stream: Stream | None = None
     image: str | None = None  # words on what the caller gives
+    weights: str | None = None  # the text of the file of trained weights
+    is_signed: bool = False  # whether uint8 becomes int8
+    prefill: Sequence[str] | None = None  # the path of a block of steps, and its SHA-256
 
     @property
     def rewrites(self) -> bool:
         """Whether the file changes at all."""
-        return (
-            self.subgraph is not None
-            or self.shapes is not None
-            or self.mends_axes
-            or bool(self.states)
-            or self.stream is not None
-            or self.image is not None
-        )
+        return replace(self, unsigned=frozenset(), notes=()) != Choice()
+
+    def to_json(self) -> str:
+        """What the child learns of it."""
+        return json.dumps(asdict(self), default=sorted)
+
+    @classmethod
+    def of_json(cls, text: str) -> Choice:
+        """What ``to_json`` wrote."""
+        found = json.loads(text)
+        stream = found.pop("stream")
+        return cls(**found, stream=None if stream is None else Stream(**stream))
 
 
 def choice_of(data: bytes) -> Choice:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from utvm_deploy.base.errors import ModelError, last_words
+from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.frontend.files.tflite_choice import Choice
 from utvm_deploy.frontend.files.tflite_signed import make_signed
 from utvm_deploy.graph.names import short_name
 
@@ -24,40 +26,21 @@ _CALLED = (
 )
 
 
-def load_schema(_path: Path) -> object:
-    """Load LiteRT and its schema."""
-    from ai_edge_litert import interpreter
+def chosen_file(data: bytes, choice: Choice) -> bytes:
+    """The file with its chosen subgraph and those that it calls, shapes, axes and int8.
 
-    from utvm_deploy.frontend.files import tflite_schema
-
-    return interpreter, tflite_schema
-
-
-def chosen_file(
-    data: bytes,
-    subgraph: int | None,
-    shapes: Mapping[int, Sequence[int]],
-    *,
-    mends_axes: bool,
-    is_signed: bool,
-) -> bytes:
-    """The file with this subgraph and those that it calls, and these shapes of its inputs.
-
-    ``shapes`` is empty where they are those of the file. With ``is_signed``, uint8 becomes int8.
     Raises ModelError for shapes that the model does not take, and for what has no int8 form.
     """
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     model = schema.read_model(data)
-    if subgraph is not None:
-        _keep(model, subgraph)
-    if mends_axes:
+    if choice.subgraph is not None:
+        _keep(model, choice.subgraph)
+    if choice.mends_axes:
         for tensor in (one for graph in model.subgraphs for one in graph.tensors):
             if tensor.quantization is not None and len(schema.numbers(tensor.shape)) == 1:
                 tensor.quantization.quantizedDimension = 0
-    if shapes:
-        _infer(model, schema.model_bytes(model), shapes)
-    if is_signed:
+    if choice.shapes:
+        _infer(model, schema.model_bytes(model), choice.shapes)
+    if choice.is_signed:
         make_signed(model)
     return schema.model_bytes(model)
 
@@ -90,8 +73,6 @@ def _calls(subgraph: Any) -> list[tuple[Any, str]]:
 
 def _infer(model: Any, data: bytes, shapes: Mapping[int, Sequence[int]]) -> None:
     """Give all tensors the shapes that LiteRT infers from those of the inputs."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
     # The reference kernels infer the same shapes, but compute for seconds.
     interpreter = Interpreter(
         model_content=data,

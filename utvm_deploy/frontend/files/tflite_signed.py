@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.files import tflite_schema as schema
 from utvm_deploy.graph.names import short_name
 
 _OFFSET = 128
@@ -25,8 +26,6 @@ def make_signed(model: Any) -> None:
 
     Raises ModelError for weights whose steps from their zero point do not fit.
     """
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     graph = model.subgraphs[0]
     kinds = [schema.kind_of(model, operator) for operator in graph.operators]
     weights = {

@@ -9,26 +9,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError
+from utvm_deploy.frontend.files import tflite_schema as schema
+from utvm_deploy.frontend.files.state import KeptState
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 
 # Variables of the file may have the same names in another container.
 _CONTAINER = b"utvm states"
-
-
-@dataclass(frozen=True, eq=False)
-class KeptState:
-    """A state: the names of its input and its output, and its real numbers before the first run."""
-
-    found: str
-    left: str
-    first: Array
 
 
 def with_kept_states(data: bytes, states: Sequence[KeptState]) -> bytes:
@@ -46,8 +38,6 @@ def with_states(
     outputs, too, where no other one would be left. Raises ModelError for names that the file has
     not, and for an input and an output of different form.
     """
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     model = schema.read_model(data)
     graph = model.subgraphs[0]
     pairs = _pairs(model, states)
@@ -67,8 +57,6 @@ def with_states(
 
 def _stored(tensor: Any, value: Array) -> Array:
     """Real numbers as a tensor of the file has them."""
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     like: Any = schema.zeros(tensor)
     scale, zero_point = schema.steps_of(tensor)
     if not scale:
@@ -84,8 +72,6 @@ def keep(model: Any, states: Sequence[tuple[int, int, Array]], names: Sequence[b
     Operators of the file write the one that is left, and none writes the one that is found.
     ``names`` are those of the variables; by default, of the tensors that a run finds.
     """
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     graph = model.subgraphs[0]
     once = schema.new_operator(model, "CALL_ONCE", 1, [], [])
     schema.set_options(once, "CallOnceOptions", initSubgraphIndex=len(model.subgraphs))
@@ -118,8 +104,6 @@ def with_equal_steps(data: bytes, states: Sequence[tuple[str, str]], names: Sequ
     ``names`` are those of all outputs in the model that it was made of, and these get them again.
     Their ranges are equal, but kernels such as TANH have one fixed scale. QUANTIZE follows these.
     """
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     model = schema.read_model(data)
     graph = model.subgraphs[0]
     for name, output in states:
@@ -139,16 +123,12 @@ def with_equal_steps(data: bytes, states: Sequence[tuple[str, str]], names: Sequ
 
 def _handle(model: Any, graph: Any, name: bytes | None) -> Any:
     """A new VAR_HANDLE."""
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     made = schema.new_operator(model, "VAR_HANDLE", 1, [], [schema.new_handle(graph)])
     schema.set_options(made, "VarHandleOptions", container=_CONTAINER, sharedName=name or b"state")
     return made
 
 
 def _assign(model: Any, handle: Any, number: int) -> Any:
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     return schema.new_operator(model, "ASSIGN_VARIABLE", 1, [*handle.outputs, number], [])
 
 
@@ -198,8 +178,6 @@ def _number(model: Any, name: str, what: str, numbers: Any, aliases: Any) -> int
 
 
 def _check_form(model: Any, found: int, left: int) -> None:
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     graph = model.subgraphs[0]
     tensors = graph.tensors[found], graph.tensors[left]
     names = f"input '{_name(model, found)}'", f"output '{_name(model, left)}'"
@@ -229,6 +207,4 @@ def _check_form(model: Any, found: int, left: int) -> None:
 
 
 def _name(model: Any, number: int) -> str:
-    from utvm_deploy.frontend.files import tflite_schema as schema
-
     return short_name(schema.name_of(model, number) or f"tensor_{number}")

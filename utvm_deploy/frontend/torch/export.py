@@ -23,7 +23,6 @@ import numpy as np
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
 from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.files.other_files import is_pickled, other_framework
-from utvm_deploy.frontend.files.tflite_states import with_kept_states
 from utvm_deploy.frontend.qdq.convert_graph import convert
 from utvm_deploy.frontend.qdq.job import all_at_once
 from utvm_deploy.frontend.qdq.operators import Node, QdqModel
@@ -111,6 +110,8 @@ def stateful_tflite(program: Any, name: str, description: str) -> bytes | None:
     made, states = with_states_outside(load_torch(), program)
     if not states:
         return None
+    from utvm_deploy.frontend.files.tflite_states import with_kept_states
+
     data = program_to_tflite(made, name, description, is_float_converted=True)
     return with_kept_states(data, states)
 

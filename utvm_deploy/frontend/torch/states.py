@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError, last_words
-from utvm_deploy.frontend.files.tflite_states import KeptState
+from utvm_deploy.frontend.files.state import KeptState
 from utvm_deploy.frontend.relax.torch_evaluation import check_evaluation, written_buffers
 from utvm_deploy.frontend.torch.modules import quiet_torch
 

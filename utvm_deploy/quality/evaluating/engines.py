@@ -14,9 +14,9 @@ from utvm_deploy.backends.custom import CustomOperators
 from utvm_deploy.base.errors import DataError, UtvmError
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.device import DeviceModel
+from utvm_deploy.frontend.conversion import CONVERTERS
 from utvm_deploy.frontend.files.given_shapes import ONLY, Chosen, chosen_now, given_only
 from utvm_deploy.frontend.files.image_input import ImageInput
-from utvm_deploy.frontend.formats import CONVERTERS
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.macs import total_macs

@@ -30,7 +30,7 @@ from utvm_deploy.base.errors import DataError, ModelError, UtvmError, last_words
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import chosen_now
-from utvm_deploy.frontend.files.tflite_states import KeptState
+from utvm_deploy.frontend.files.state import KeptState
 from utvm_deploy.frontend.torch.modules import quiet_torch
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.datasets import Dataset, ModelInput

@@ -11,7 +11,7 @@ from typing import Any
 from utvm_deploy.base.errors import UsageError
 from utvm_deploy.base.files import write_atomically
 from utvm_deploy.base.results import Result, plain_object
-from utvm_deploy.frontend.files.tflite_states import KeptState
+from utvm_deploy.frontend.files.state import KeptState
 from utvm_deploy.graph.model import Array
 from utvm_deploy.graph.names import short_name
 

@@ -14,7 +14,7 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator, UsageError
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
-from utvm_deploy.frontend.files.tflite_states import KeptState, with_kept_states
+from utvm_deploy.frontend.files.state import KeptState
 from utvm_deploy.frontend.formats import check_known, check_shapes_apply, model_bytes
 from utvm_deploy.frontend.tflite import load_bytes, load_model, tflite_bytes
 from utvm_deploy.graph.check import works_in_float
@@ -369,6 +369,8 @@ def quantize_with_recipe(
     )
     made, states = result.data, calibration.states
     if states:
+        from utvm_deploy.frontend.files.tflite_states import with_kept_states
+
         made = with_kept_states(made, states)
     graph = _read_back(made, name)
     # States are outputs behind those of the model.

@@ -13,7 +13,7 @@ import numpy as np
 from utvm_deploy.base.progress import Progress
 from utvm_deploy.base.temporary import TemporaryFolder
 from utvm_deploy.frontend.files.given_shapes import chosen_now
-from utvm_deploy.frontend.files.tflite_states import KeptState
+from utvm_deploy.frontend.files.state import KeptState
 from utvm_deploy.graph.model import Array
 from utvm_deploy.quality.datasets import Dataset
 from utvm_deploy.quality.quantizing import child_files

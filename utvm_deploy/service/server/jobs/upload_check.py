@@ -17,7 +17,8 @@ from pathlib import Path
 
 from utvm_deploy.base.errors import DataError
 from utvm_deploy.base.readable import utf8
-from utvm_deploy.frontend.formats import converted, limit_import, refusal
+from utvm_deploy.frontend.conversion import limit_import, refusal
+from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.quality.datasets.arrays import load_arrays
