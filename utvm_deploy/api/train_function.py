@@ -86,7 +86,8 @@ def train(
     - ``data`` are labelled samples: a path as for ``evaluate``, or a ``datasets.Dataset``. They are
       read as the steps need them. ``labels`` is an .npy file with their labels or targets.
     - ``board`` is as for ``connect``, or a device: this stays open.
-    - Each of ``epochs`` takes the samples in another order, which ``seed`` begins. A step takes as
+    - Each of ``epochs`` takes the samples in another order, which ``seed`` begins, as it
+      does the masks of dropouts. A step takes as
       many as the model's batch. The rest waits for another epoch.
     - ``held_out`` are such data, too: whole steps of them judge the model before any step, and at
       the end of each epoch.
@@ -103,7 +104,7 @@ def train(
     shown = progress or no_progress
     with steps.chosen_of(options, compile), steps.device_of(board, CYCLES) as device:
         recipe: dict[str, Any] = {"layers": layers, "loss": loss, "optimizer": optimizer}
-        learner = trainable(model, name=options.get("name"), rate=rate, **recipe)
+        learner = trainable(model, name=options.get("name"), rate=rate, seed=seed, **recipe)
         given = _Samples.of(learner, data, labels)
         judging = None if held_out is None else _Samples.of(learner, held_out, None)
         compiled = steps.compile_fitting(learner, device.board, shown, **options)

@@ -24,6 +24,7 @@ def trainable(
     optimizer: str = "sgd",
     layers: str | Sequence[int | str] = "last",
     rate: float = 0.01,
+    seed: int = 0,
     inputs: Mapping[str, Any] | Sequence[Any] | None = None,
     name: str | None = None,
     weights: str | Path | TrainedWeights | None = None,
@@ -39,6 +40,7 @@ def trainable(
     - ``layers`` says what trains: "last", "all", or a list of positions and names. Only dense
       layers, convolutions, layer and group normalizations train. Batch normalizations do not.
     - ``rate`` is the learning rate.
+    - ``seed`` is that of the masks of dropouts, from 0 to 2**32 - 1. They drop in train steps only.
     - ``inputs`` is as for ``compile``: a batch of more than 1 is that of a step.
     - ``name`` is the prefix of every C symbol; by default it follows from the file's name.
     - ``weights`` are those to begin with: a file that ``train`` wrote.
@@ -46,7 +48,8 @@ def trainable(
     Raises UsageError for what cannot be chosen, with what can be. Raises ModelError, and
     UnsupportedOperator for what has no gradient.
     """
-    recipe = Recipe(loss, optimizer, layers if isinstance(layers, str) else tuple(layers), rate)
+    chosen = layers if isinstance(layers, str) else tuple(layers)
+    recipe = Recipe(loss, optimizer, chosen, rate, seed)
     check_recipe(recipe)
     is_torch = in_memory.is_module(model) or in_memory.is_program(model)
     with with_chosen(None if is_torch else inputs, weights=weights):

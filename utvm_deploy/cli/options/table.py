@@ -370,7 +370,7 @@ TRAINED: Rows = (
             Option("--optimizer", "as PyTorch has them", "sgd", choices=_OPTIMIZERS),
             Option("--rate X", "the learning rate", 0.01, float),
             Option("--epochs N", "how often all samples are taken", 1),
-            Option("--seed S", "of the order of the samples", 0, kinds.seed),
+            Option("--seed S", "of the order of samples, and of dropouts", 0, kinds.seed),
         ),
     ),
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from utvm_deploy.base.errors import ModelError, last_words
@@ -40,7 +42,8 @@ def _prepared(program: Any) -> Any:
     import torch
 
     aten = torch.ops.aten
-    core = without_complex(program)
+    with _kept_dropouts(program):
+        core = without_complex(program)
     for node in list(core.graph.nodes):
         if node.target is not aten.select.int:
             continue
@@ -57,6 +60,33 @@ def _prepared(program: Any) -> Any:
     return core
 
 
+@contextmanager
+def _kept_dropouts(program: Any) -> Iterator[None]:
+    """In it, the program has our operators for its dropouts, which train steps need.
+
+    PyTorch's decompositions remove its own, as they do nothing in evaluation.
+    """
+    import torch
+
+    if not hasattr(torch.ops.utvm_deploy, "dropout"):
+        torch.library.define("utvm_deploy::dropout", "(Tensor x, float p) -> Tensor")
+        torch.library.register_fake("utvm_deploy::dropout", lambda x, p: x.clone())
+    before = []
+    try:
+        for node in program.graph.nodes:
+            name = getattr(getattr(node.target, "_schema", None), "name", "")
+            if name.rstrip("_") in ("aten::dropout", "aten::feature_dropout"):
+                before.append((node, node.target, node.args))
+                x, probability = node.args[:2]
+                node.target = torch.ops.utvm_deploy.dropout.default
+                # Below 0, it is that of whole channels.
+                node.args = (x, -probability if "feature" in name else probability)
+        yield
+    finally:
+        for node, target, args in before:
+            node.target, node.args = target, args
+
+
 def _converters() -> dict[str, Any]:
     """Of operators that TVM's importer lacks: what makes Relax of their nodes."""
     from tvm import relax
@@ -69,7 +99,14 @@ def _converters() -> dict[str, Any]:
 
         return converted
 
-    return {"amax.default": extremum(relax.op.max), "amin.default": extremum(relax.op.min)}
+    def dropout(node: Any, importer: Any) -> Any:
+        x, rate = node.args
+        made = importer.block_builder.emit(relax.op.nn.dropout(importer.env[x], rate))
+        return importer.block_builder.emit(relax.TupleGetItem(made, 0))
+
+    extremes = {"amax.default": relax.op.max, "amin.default": relax.op.min}
+    own = {name: extremum(operator) for name, operator in extremes.items()}
+    return own | {"dropout.default": dropout}
 
 
 def importable_names() -> frozenset[str]:

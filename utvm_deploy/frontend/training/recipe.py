@@ -22,6 +22,8 @@ class Recipe:
     optimizer: str
     layers: str | Sequence[int | str]
     rate: float
+    #: Of the masks of dropouts.
+    seed: int = 0
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -33,6 +35,8 @@ def check_recipe(recipe: Recipe) -> None:
         if given not in known:
             raise UsageError(f"{what} {given!r} is unknown; give one of {', '.join(known)}")
     check_rate(recipe.rate)
+    if not 0 <= recipe.seed < 1 << 32:
+        raise UsageError(f"seed is {recipe.seed}; give a number from 0 to 4294967295")
 
 
 def check_rate(rate: float) -> None:

@@ -6,7 +6,7 @@ main(inputs, label, weights, rate, optimizer's states)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,9 @@ from tvm import ir, relax
 from tvm.relax import transform as t
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
-from utvm_deploy.frontend.relax.operators import shape_of
+from utvm_deploy.frontend.relax.operators import shape_of, variables_of
 from utvm_deploy.frontend.relax.passes import MAIN, prepared_module
+from utvm_deploy.frontend.training.dropout import STEPS, Dropout, counting, with_masks
 from utvm_deploy.frontend.training.gradients import register_gradients
 from utvm_deploy.frontend.training.optimizers import (
     LOSSES,
@@ -35,6 +36,7 @@ from utvm_deploy.frontend.training.weights import (
     check_not_shared,
     trainable_layers,
     with_parameters,
+    with_variables,
 )
 from utvm_deploy.graph.model import Array
 
@@ -61,7 +63,8 @@ class TrainStep:
 def train_step(module: Any, recipe: Recipe, names: Names) -> TrainStep:
     """The step of a module. Raises ModelError, UnsupportedOperator or UsageError."""
     register_gradients()
-    prepared = prepared_module(module)
+    prepared, drops = with_masks(module, MAIN)
+    prepared = prepared_module(prepared)
     layers = trainable_layers(prepared[MAIN], names)
     chosen = positions_of([one.name for one in layers], list(map(str, layers)), recipe.layers)
     check_not_shared(layers, chosen)
@@ -72,7 +75,8 @@ def train_step(module: Any, recipe: Recipe, names: Names) -> TrainStep:
                 f"{one.name} has infinite or huge values, or NaN; only finite weights train"
             )
     with tvm.target.Target("c"):
-        lost, classes = _with_loss(with_parameters(prepared, MAIN, weights), recipe, len(weights))
+        moving = with_parameters(prepared, MAIN, weights)
+        lost, classes = _with_loss(moving, recipe, len(weights), drops)
         first = len(lost[MAIN].params) - len(weights)
         try:
             gradient = t.Gradient(MAIN, list(lost[MAIN].params[first:]), 0)
@@ -81,11 +85,17 @@ def train_step(module: Any, recipe: Recipe, names: Names) -> TrainStep:
             raise UnsupportedOperator(
                 f"TVM cannot differentiate the model: {last_words(exc)}; train fewer layers"
             ) from exc
-        return _with_updates(adjoint, recipe, weights, classes)
+        return _with_updates(adjoint, recipe, weights, classes, bool(drops))
 
 
-def _with_loss(module: Any, recipe: Recipe, weights: int) -> tuple[Any, int | None]:
-    """main(inputs, label, weights) -> (loss, output), and the number of classes."""
+def _with_loss(
+    module: Any, recipe: Recipe, weights: int, drops: Sequence[Dropout]
+) -> tuple[Any, int | None]:
+    """main(inputs, label, weights) -> (loss, output), and the number of classes.
+
+    With dropouts, the number of the step is in front of the weights. What depends on a dropout is
+    there twice: for the loss with its mask, and for the output without it.
+    """
     function = module[MAIN]
     output = _only_output(function)
     compared, classes = output, None
@@ -103,15 +113,42 @@ def _with_loss(module: Any, recipe: Recipe, weights: int) -> tuple[Any, int | No
         relax.TensorType(shape[:1] if classes else shape, "int32" if classes else "float32"),
     )
     builder = relax.BlockBuilder()
-    inputs, trained = function.params[:-weights], function.params[-weights:]
-    with builder.function(MAIN, [*inputs, label, *trained]):
+    inputs, trained = function.params[: -weights - len(drops)], function.params[-weights:]
+    masks = function.params[len(inputs) : -weights]
+    step = relax.Var(STEPS, relax.TensorType((), "float32"))
+    with builder.function(MAIN, [*inputs, label, *([step] if drops else []), *trained]):
         with builder.dataflow():
-            for binding in function.body.blocks[0].bindings:
-                builder.emit_normalized(binding)
+            emitted = (drop.emitted(builder, step, recipe.seed) for drop in drops)
+            lost, kept = _bound_twice(builder, function, dict(zip(masks, emitted, strict=True)))
+            compared = lost.get(compared, compared)
             loss = builder.emit_output(LOSSES[recipe.loss](builder.emit, compared, label), "loss")
-            made = builder.emit_output(output, "output")
+            made = builder.emit_output(kept.get(output, output), "output")
         builder.emit_func_output(relax.Tuple([loss, made]))
-    return _replaced(module, builder.get()[MAIN]), classes
+    return _replaced(module, builder.get()), classes
+
+
+def _bound_twice(
+    builder: Any, function: Any, masks: Mapping[Any, Any]
+) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Emit the bindings of a function with masks for some parameters, and without.
+
+    Returns what variables became in either way, where that is another variable.
+    """
+    lost, kept, moved = dict(masks), dict[Any, Any](), {*masks}
+    for binding in function.body.blocks[0].bindings:
+        variable, value = binding.var, binding.value
+        read = [*variables_of(value)]
+        if any(one in lost for one in read):
+            lost[variable] = builder.emit(with_variables(value, {**kept, **lost}))
+        if read and moved.issuperset(read):
+            moved.add(variable)  # a mask in another layout
+        elif moved & {*read}:
+            (x,) = {*read} - moved
+            kept[variable] = kept.get(x, x)
+        else:
+            own = builder.normalize(with_variables(value, kept))
+            builder.emit_normalized(relax.VarBinding(variable, own))
+    return lost, kept
 
 
 def _only_output(function: Any) -> Any:
@@ -148,9 +185,10 @@ def _logits(function: Any, output: Any) -> Any:
 
 
 def _with_updates(
-    module: Any, recipe: Recipe, weights: Sequence[Weight], classes: int | None
+    module: Any, recipe: Recipe, weights: Sequence[Weight], classes: int | None, drops: bool
 ) -> TrainStep:
     function, optimizer = module[_ADJOINT], OPTIMIZERS[recipe.optimizer]
+    optimizer = counting(optimizer) if drops else optimizer
     (loss, output), gradients = _adjoints(function)
     states = [(weight.name, weight.values) for weight in weights]
     states.append(("rate of the updates", np.asarray(recipe.rate, np.float32)))
@@ -161,10 +199,12 @@ def _with_updates(
     new = [relax.Var("state", relax.TensorType(first.shape, "float32")) for _, first in states]
     count = len(weights)
     parameters = list(function.params[-count:])
+    inputs = function.params[: -count - drops]
+    new[len(new) - drops :] = function.params[len(inputs) : -count]
     rate, own, shared = new[count], new[1 + count :], new[len(new) - len(optimizer.shared) :]
     builder = relax.BlockBuilder()
     emit = builder.emit
-    given = [*function.params[:-count], *parameters, *new[count:]]
+    given = [*inputs, *parameters, *new[count:]]
     with builder.function(MAIN, given):
         with builder.dataflow():
             after = optimizer.advance(emit, shared)
@@ -185,7 +225,7 @@ def _with_updates(
             ends = (output, loss, *updated, *rates[1:], *left[: len(own) - len(shared)], *after)
             results = [builder.emit_output(one) for one in ends]
         builder.emit_func_output(relax.Tuple(results))
-    made = _replaced(module, builder.get()[MAIN])
+    made = _replaced(module, builder.get())
     return TrainStep(made, tuple(states), count, tuple(order), len(optimizer.own), classes)
 
 
@@ -203,9 +243,10 @@ def _adjoints(function: Any) -> tuple[Sequence[Any], Sequence[Any]]:
     return first(outputs).fields, [first(one) for one in first(gradients).fields]
 
 
-def _replaced(module: Any, function: Any) -> Any:
-    """The module with another ``main``, and the PrimFuncs that it calls."""
-    others = {
-        name: one for name, one in module.functions_items() if not isinstance(one, relax.Function)
-    }
-    return ir.IRModule({**others, module.get_global_var(MAIN): function})
+def _replaced(module: Any, made: Any) -> Any:
+    """What a builder made, and the PrimFuncs of the module that it calls."""
+    known = {one.name_hint for one in made.get_global_vars()}
+    for name, one in module.functions_items():
+        if not isinstance(one, relax.Function) and name.name_hint not in known:
+            made[name] = one
+    return made

@@ -225,3 +225,17 @@ def _with_bindings(module: Any, main: str, bindings: Sequence[Any], params: Sequ
     made = relax.Function(params, sequence, function.ret_ty, True, function.attrs)
     changed = tvm.IRModule({**dict(module.functions_items()), module.get_global_var(main): made})
     return relax.transform.Normalize()(changed)
+
+
+def with_variables(expression: Any, others: Mapping[Any, Any]) -> Any:
+    """An expression that reads other variables."""
+    if not any(one in others for one in variables_of(expression)):
+        return expression
+    if isinstance(expression, ir.Call):
+        operands = [with_variables(one, others) for one in expression.args]
+        return ir.Call(expression.op, operands, expression.attrs, expression.ty_args)
+    if isinstance(expression, relax.Tuple):
+        return relax.Tuple([with_variables(one, others) for one in expression.fields])
+    if isinstance(expression, relax.TupleGetItem):
+        return relax.TupleGetItem(with_variables(expression.tuple_value, others), expression.index)
+    return others[expression]
