@@ -167,15 +167,20 @@ def _dense(scope: Scope, x: Ref, channels: int, activation: str = "NONE") -> Ref
 def _product(scope: Scope, x: Ref, y: Ref, *, adj_y: bool = False) -> Ref:
     depth = scope.spec(x).shape[-1]
     natural = scope.spec(x).scales[0] * scope.spec(y).scales[0] * 60 * math.sqrt(depth)
-    attributes = {"adj_x": False, "adj_y": adj_y, **output_quantization(scope.draw, natural)}
+    chosen = output_quantization(scope.draw, natural)
+    if adj_y:  # LiteRT aborts on a softmax of finer steps
+        chosen["scale"] = max(chosen["scale"], 2**-24)  # type: ignore[type-var]
+    attributes = {"adj_x": False, "adj_y": adj_y, **chosen}
     return scope.add(Step("BATCH_MATMUL", (x, y), attributes, scope.draw.seed()))
 
 
 def _binary(
     scope: Scope, kind: str, x: Ref, y: Ref, quantization: Mapping[str, Attribute] | None = None
 ) -> Ref:
-    scale = 1.5 * max(scope.spec(one).scales[0] for one in (x, y))
-    chosen = quantization or output_quantization(scope.draw, scale)
+    largest = max(scope.spec(one).scales[0] for one in (x, y))
+    chosen = dict(quantization or output_quantization(scope.draw, 1.5 * largest))
+    if kind != "MUL":  # LiteRT aborts on a sum whose steps are 2**19 times as fine
+        chosen["scale"] = max(chosen["scale"], largest / 2**18)
     return scope.add(Step(kind, (x, y), {**chosen, "activation": "NONE"}))
 
 

@@ -56,7 +56,7 @@ NARROW_LONG = {"host": 1_000, "mps2_an500": 200, "mps3_an547": 50}
 SPARSE_QUICK = {"host": 100, "mps2_an500": 20}
 SPARSE_LONG = {"host": 1_000, "mps2_an500": 200}
 #: And of blocks of attention, every other one with weights of int4.
-ATTENTION_QUICK = {"host": 8, "mps2_an500": 2}
+ATTENTION_QUICK = {"host": 24, "mps2_an500": 4}
 ATTENTION_LONG = {"host": 500, "mps2_an500": 100}
 #: A generator that the oracle or we refuse too often would test nothing.
 FEWEST_EQUAL = 0.7
