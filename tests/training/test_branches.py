@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,3 +47,44 @@ def test_each_layer_trains_within_the_arena(tmp_path: Path, layers: str | list[i
             with pytest.raises(UsageError, match=f"rate is {rate}; give a number above 0"):
                 model.train([(x, np.array([0, 2]))], rate=rate)
         assert model.state()[1:] == before[1:]
+
+
+@pytest.mark.parametrize("value", [0.0, None])
+def test_branches_with_equal_weights_train_apart_as_in_pytorch(value: float | None) -> None:
+    torch = pytest.importorskip(
+        "torch",
+        reason="PyTorch is not installed; its installation page has builds for the CPU",
+    )
+    from training_nets import as_stored, moved, states_of
+
+    class Net(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = torch.nn.Linear(6, 4), torch.nn.Linear(6, 4)
+            self.head = torch.nn.Linear(4, 3)
+            if value is not None:
+                for parameter in self.one.parameters():
+                    torch.nn.init.constant_(parameter, value)
+            self.other.load_state_dict(self.one.state_dict())
+
+        def forward(self, x: Any) -> Any:
+            return self.head(torch.tanh(self.one(x)) + torch.sigmoid(self.other(x)))
+
+    torch.manual_seed(3)
+    net = Net().eval()
+    x, label = torch.linspace(-1, 1, 12).reshape(2, 6), torch.tensor([0, 2])
+    made = utvm_deploy.trainable(net, inputs=(x,), layers="all", rate=0.5, name="net")
+    assert [name.rpartition(".")[0] for name in made.weights[::2]] == ["one", "other", "head"]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    with utvm_deploy.connect("host") as device:
+        model = device.load(utvm_deploy.compile(made, "host"))
+        for _ in range(3):
+            model.train_step([x.numpy()], label.numpy())
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(net(x), label).backward()
+            optimizer.step()
+        found = states_of(model)
+    for name, parameter in moved(made.weights, net).items():
+        wanted = as_stored(parameter, found[name].shape)
+        assert np.abs(found[name] - wanted).max() < 1e-5, name
+    assert (found["one.weight"] != found["other.weight"]).any()

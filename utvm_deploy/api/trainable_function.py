@@ -61,7 +61,7 @@ def trainable(
 
 def _trainable(model: Any, recipe: Recipe, inputs: Any, name: str | None) -> Trainable:
     """``inputs`` are for what PyTorch made."""
-    names: Mapping[bytes, str] = {}
+    names: Mapping[bytes, Sequence[str]] = {}
     if in_memory.is_module(model) or in_memory.is_program(model):
         found, names = in_memory.relax_of_torch(model, inputs)
     else:

@@ -153,7 +153,7 @@ def restore(model: DeviceModel, stored: bytes) -> None:
     part, compiled, session = part_of(model.compiled), model.compiled, model.device.session
     check_stored(stored, compiled.model_digest, compiled.name, part.stored.size_bytes)
     session.write(model.arena_address + part.stored.offset, stored)
-    for state in compiled.states[part.weights + 2 :]:
+    for state in compiled.states[part.updates_rate + 1 :]:
         session.write(model.arena_address + state.offset, bytes(state.size_bytes))
 
 

@@ -118,21 +118,22 @@ def _example(given: Any) -> Any:
     return torch.as_tensor(given)
 
 
-def relax_of_torch(model: Any, inputs: Any) -> tuple[RelaxModel, dict[bytes, str]]:
+def relax_of_torch(model: Any, inputs: Any) -> tuple[RelaxModel, dict[bytes, list[str]]]:
     """The Relax module of a float32 ``nn.Module`` or ``ExportedProgram``.
 
-    Also the name of each layer by the bytes of its weights, as they are and transposed. Raises as
+    Also the names of layers by the bytes of their weights, as they are and transposed. Raises as
     ``graph_of_torch`` does, and for a quantized program.
     """
     program = _with_known_batch(model, inputs, "model")
     if is_quantized(program):
         raise ModelError("a quantized program cannot train; give the float32 one")
-    names: dict[bytes, str] = {}
-    for key, tensor in program.state_dict.items():
+    names: dict[bytes, list[str]] = {}
+    # A weight of two layers has one name, so these are known to share it.
+    apart = {tensor.data_ptr(): (key, tensor) for key, tensor in program.state_dict.items()}
+    for key, tensor in apart.values():
         array = tensor.detach().numpy()
         for raw in {array.tobytes(), array.T.tobytes()}:
-            # Normalizations often have equal weights, which name none of them.
-            names[raw] = "" if raw in names else key.rpartition(".")[0]
+            names.setdefault(raw, []).append(key.rpartition(".")[0])
     return relax_of_program(program), names
 
 

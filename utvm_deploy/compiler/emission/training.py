@@ -151,7 +151,7 @@ def _stored_text(name: str, part: TrainedPart, model: CompiledModel) -> str:
     listed = ", ".join(str(one) for one in expected)
     cleared = "".join(
         f"    memset(arena + {state.offset}, 0, {state.size_bytes});\n"
-        for state in model.states[part.weights + 2 :]
+        for state in model.states[part.updates_rate + 1 :]
     )
     return f"""\
 static const uint8_t stored_first[24] = {{{listed}}};

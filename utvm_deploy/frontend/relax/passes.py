@@ -63,7 +63,6 @@ _PREPARE = (
     t.ConvertToDataflow(1),
     FoldByNumPy(),
     t.FoldConstant(),
-    t.EliminateCommonSubexpr(),
     t.DeadCodeElimination([MAIN]),
 )
 _LAYOUT = (
@@ -89,7 +88,8 @@ _LOWER = (
 def prepared_module(module: Any) -> Any:
     """The module with folded constants and batch normalizations, and images in our layout.
 
-    Raises ModelError if a pass of TVM fails.
+    Equal expressions stay apart: layers with equal weights may train to others. Raises ModelError
+    if a pass of TVM fails.
     """
     with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
         module = with_extremes(with_rewrites(_run(_PREPARE, module), MAIN), MAIN)
@@ -103,7 +103,7 @@ def lowered_module(module: Any) -> Any:
     lowered.
     """
     with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
-        module = _run(_PREPARE, module)
+        module = _run((*_PREPARE, t.EliminateCommonSubexpr()), module)
         module = with_rewrites(module, MAIN)
         module = with_shared_products(module, MAIN)
         module = with_spectra(module, MAIN)

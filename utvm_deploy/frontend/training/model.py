@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from utvm_deploy.base.readable import counted
@@ -57,7 +57,7 @@ def trainable_file(graph: Graph, recipe: Recipe) -> Trainable:
 
 
 def trainable_of(
-    model: RelaxModel, recipe: Recipe, name: str, names: Mapping[bytes, str]
+    model: RelaxModel, recipe: Recipe, name: str, names: Mapping[bytes, Sequence[str]]
 ) -> Trainable:
     """A float model that trains by a recipe; ``names`` are its layers' by their weights' bytes.
 

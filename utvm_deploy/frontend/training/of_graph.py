@@ -140,7 +140,7 @@ class _Head:
 
     def __init__(self, graph: Graph, ends: Sequence[int]) -> None:
         self.graph = graph
-        self.names: dict[bytes, str] = {}
+        self.names: dict[bytes, list[str]] = {}
         self._made: dict[int, Any] = {}
         self._builder = relax.BlockBuilder()
         self._inputs = [
@@ -205,7 +205,7 @@ class _Head:
         """Weights as a constant, by which the layer gets the name of its output."""
         name = short_name(self.graph.tensors[operator.outputs[0]].name)
         key = weights if weights.ndim == 2 else np.moveaxis(weights, -1, 1)
-        self.names[key.tobytes()] = name
+        self.names.setdefault(key.tobytes(), []).append(name)
         return relax.const(np.ascontiguousarray(weights))
 
     def with_bias(self, operator: Operator, made: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,8 +30,8 @@ _TRAINED: Mapping[str, Mapping[int, str]] = {
 }
 _PRODUCTS = ("relax.matmul", "relax.nn.conv2d")
 
-#: The values of a weight -> the name of its layer in the source of the module.
-Names = Mapping[bytes, str]
+#: The values of a weight -> the names of the layers with it, in the source of the module.
+Names = Mapping[bytes, Sequence[str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,7 @@ class TrainableLayer:
     name: str
     kind: str
     weights: tuple[Weight, ...]
+    is_named: bool  # by its source, where no other layer has this name
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.weights[0].values.shape))
@@ -57,9 +59,13 @@ class TrainableLayer:
 
 
 def trainable_layers(function: Any, names: Names) -> list[TrainableLayer]:
-    """The layers of a function that can train, in their order."""
+    """The layers of a function that can train, in their order.
+
+    Layers with equal weights have their names in the same order. They have none if some of the
+    names are those of other layers, such as batch normalizations.
+    """
     bindings = function.body.blocks[0].bindings
-    found = []
+    candidates = []
     for position, binding in enumerate(bindings):
         kind = _name(binding.value)
         given = {}
@@ -74,14 +80,20 @@ def trainable_layers(function: Any, names: Names) -> list[TrainableLayer]:
         key = next(iter(given.values()))
         if getattr(binding.value.attrs, "kernel_layout", "") == "OHWI":
             key = np.moveaxis(key, -1, 1)  # as it was given
-        layer = names.get(key.tobytes()) or str(binding.var.name)
+        candidates.append((position, key.tobytes(), given))
+    counts = Counter(key for _, key, _ in candidates)
+    named = {key: iter(some) for key, some in names.items() if len(some) == counts[key]}
+    found = []
+    for position, key, given in candidates:
+        binding, kind = bindings[position], _name(bindings[position].value)
+        layer = next(named[key]) if key in named else str(binding.var.name)
         weights = [
             Weight(f"{layer}.{_TRAINED[kind][place]}", position, place, array)
             for place, array in given.items()
         ]
         if kind in _PRODUCTS:
             weights += _bias(bindings, binding, layer)
-        found.append(TrainableLayer(layer, kind.rpartition(".")[2], tuple(weights)))
+        found.append(TrainableLayer(layer, kind.rpartition(".")[2], tuple(weights), key in named))
     return found
 
 
@@ -134,7 +146,8 @@ def check_not_shared(layers: Sequence[TrainableLayer], chosen: Sequence[int]) ->
         own = weights[position]
         for other, array in enumerate(weights):
             same = any(np.array_equal(own, one) for one in (array, array.T))
-            if other != position and same and own.min() < own.max():
+            is_apart = layers[position].is_named and layers[other].is_named
+            if other != position and same and own.min() < own.max() and not is_apart:
                 raise UnsupportedOperator(
                     f"layers {layers[position].name} and {layers[other].name} have the same "
                     "weights, and would not stay equal; train other layers"
