@@ -2,9 +2,9 @@
 
     python benchmarks/attention/strips.py [--board BOARD...]
 
-The nets are blocks of transformers of int8 with random weights: attention with a mask, then two
-dense layers. "whole" has no strips, "time" is the default level, and "least" is the smallest budget
-that can be met.
+The nets are blocks of transformers with random weights, of int8 unless their name says float32:
+attention with a mask, then two dense layers in most. "whole" has no strips, "time" is the default
+level, and "least" is the smallest budget that can be met.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ NETS = {
     "encoder, 128 tokens": AttentionNet(128, 128, 4, 4, "rows", adj_y=True, hidden=512),
     "grouped queries, 32 tokens": AttentionNet(32, 96, 6, 2, "rows", hidden=256),
     "grouped queries, 64 tokens": AttentionNet(64, 96, 6, 2, "rows", hidden=256),
+    "attention in float32, 64 tokens": AttentionNet(64, 64, 4, 4, "rows", is_float=True),
 }
 BOARDS = ("mps2_an500", "mps3_an547", "qemu_rv32imc")
 
