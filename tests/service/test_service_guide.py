@@ -93,7 +93,7 @@ def test_five_minutes_and_the_backup(folder: Path, image_cache: Path) -> None:
 @pytest.fixture
 def encrypted(folder: Path) -> Iterator[Server]:
     """A server as the guide starts it beyond this computer, though on this one."""
-    make, serve = blocks(GUIDE, "sh")[2].splitlines()
+    make, serve = blocks(GUIDE, "sh")[3].splitlines()
     done = shell(make.replace("192.0.2.7", "127.0.0.1"), folder)
     assert done.returncode == 0, done.stderr
     arguments = shlex.split(serve.replace("192.0.2.7", "127.0.0.1"))[2:]
@@ -108,7 +108,7 @@ def test_a_user_with_the_authority_and_the_token(folder: Path, encrypted: Server
     keys, mine = folder / "keys", folder / "bench-keys"
     mine.mkdir()
     shutil.copy(keys / "authority.pem", mine)
-    lines = blocks(GUIDE, "sh")[3].replace(
+    lines = blocks(GUIDE, "sh")[4].replace(
         f"https://bench.example.org:{DEFAULT_PORT}", encrypted.url
     )
     done = shell(lines, folder)
