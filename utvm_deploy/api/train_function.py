@@ -89,8 +89,8 @@ def train(
     - Each of ``epochs`` takes the samples in another order, which ``seed`` begins, as it
       does the masks of dropouts. A step takes as
       many as the model's batch. The rest waits for another epoch.
-    - ``held_out`` are such data, too: whole steps of them judge the model before any step, and at
-      the end of each epoch.
+    - ``held_out`` are such data, too: all of them judge the model before any step, and at the end
+      of each epoch.
     - ``output`` is a file that has the weights after each whole epoch, once it is judged.
     - ``on_epoch(epoch)`` and ``progress(what, done, total)`` are called on the way.
     - ``options`` are those of ``compile``. ``weights`` are those to begin with.
@@ -105,8 +105,7 @@ def train(
     with steps.chosen_of(options, compile), steps.device_of(board, CYCLES) as device:
         recipe: dict[str, Any] = {"layers": layers, "loss": loss, "optimizer": optimizer}
         learner = trainable(model, name=options.get("name"), rate=rate, seed=seed, **recipe)
-        given = _Samples.of(learner, data, labels)
-        judging = None if held_out is None else _Samples.of(learner, held_out, None)
+        given, judging = samples_of(learner, data, labels, held_out)
         compiled = steps.compile_fitting(learner, device.board, shown, **options)
         shown(f"building the image and starting {device.board.name}", 0, 1)
         loaded = device.load(compiled)
@@ -128,7 +127,7 @@ def train(
                 weights = file_weights(loaded, learner.recipe)
             row: Epoch = {"epoch": number, "loss": mean}
             if judging is not None:
-                row |= _judged(loaded, followed(judging), judging.classes)
+                row |= _judged(loaded, judging, followed(judging))
             found.append(row)
             if number and output is not None:
                 weights.write(output)
@@ -141,11 +140,23 @@ def train(
     return TrainResult(plain_object("utvm.train/1", made | {"epochs": found}), weights)
 
 
+def samples_of(
+    learner: Trainable,
+    data: str | Path | Dataset,
+    labels: str | Path | None,
+    held_out: str | Path | Dataset | None,
+) -> tuple[_Samples, _Samples | None]:
+    """What trains and what judges, read and checked. Raises DataError."""
+    given = _Samples.of(learner, data, labels)
+    return given, None if held_out is None else _Samples.of(learner, held_out, None, judges=True)
+
+
 @dataclass(frozen=True, eq=False)
 class _Samples:
     """Data, as steps of a model take them."""
 
     data: Dataset
+    steps: int
     inputs: tuple[ModelInput, ...]
     shapes: tuple[tuple[int, ...], ...]  # of the inputs of a step
     batch: int
@@ -156,14 +167,11 @@ class _Samples:
         """A class or targets for each sample."""
         return self.data.targets if self.classes is None else self.data.labels
 
-    @property
-    def steps(self) -> int:
-        """How many steps all samples are."""
-        return len(self.data) // self.batch
-
     @classmethod
-    def of(cls, learner: Trainable, data: str | Path | Dataset, labels: Any) -> _Samples:
-        """Read and checked. Raises DataError."""
+    def of(
+        cls, learner: Trainable, data: str | Path | Dataset, labels: Any, *, judges: bool = False
+    ) -> _Samples:
+        """Read and checked; what ``judges`` is used to its last sample. Raises DataError."""
         graph = learner.graph
         assert graph.training is not None
         *inputs, label = (graph.tensors[number] for number in graph.inputs)
@@ -174,12 +182,13 @@ class _Samples:
         taken, classes = tuple(map(ModelInput.of, single)), graph.training.classes
         if not isinstance(data, Dataset):
             data = load_dataset(data, taken, labels=labels)
-        found = cls(data, taken, tuple(one.shape for one in inputs), batch, classes)
+        steps = (len(data) + (batch - 1 if judges else 0)) // batch
+        found = cls(data, steps, taken, tuple(one.shape for one in inputs), batch, classes)
         answers, names, each = found.answers, data.class_names, math.prod(label.shape) // batch
         if answers is None:
             what = "targets" if classes is None else "labels"
             wrong = f"have no {what}, which the loss {learner.recipe.loss} needs"
-        elif not found.steps:
+        elif not steps:
             wrong = f"have {len(data)} samples, and a step takes {batch}"
         elif answers[0].size != each:
             what = "targets" if classes is None else "labels"
@@ -195,26 +204,29 @@ class _Samples:
         raise DataError(f"the data {data.origin} {wrong}; give others")
 
     def batches(self) -> Iterator[Step]:
-        """The inputs and the label of each step; the rest waits for another epoch."""
+        """The inputs and the labels of each step; the last one may have fewer labels than inputs.
+
+        Samples of that step fill it up once more.
+        """
         assert self.answers is not None
         for begin in range(0, self.steps * self.batch, self.batch):
             some = self.data.batch(begin, begin + self.batch)
             arrays = InputCount().taken(some, self.inputs)
             right = self.answers[begin : begin + self.batch]
             pairs = zip(arrays, self.shapes, strict=True)
-            yield [array.reshape(shape) for array, shape in pairs], right
+            yield [np.resize(array, shape) for array, shape in pairs], right
 
 
-def _judged(model: DeviceModel, steps: Iterator[Step], classes: int | None) -> dict[str, float]:
+def _judged(model: DeviceModel, samples: _Samples, steps: Iterator[Step]) -> dict[str, float]:
     """The share of right answers, or the mean square error."""
     found = []
     for inputs, right in steps:
-        made = model.run(inputs)[0][0]
-        if classes:
-            found.append(np.mean(made.argmax(-1) == right))
+        made = model.run(inputs)[0][0].reshape(samples.batch, -1)[: len(right)]
+        if samples.classes:
+            found.append(made.argmax(-1) == right)
         else:
-            found.append(np.square(made - right.reshape(made.shape)).mean())
-    return {"accuracy" if classes else "mse": float(np.mean(found))}
+            found.append(np.square(made - right.reshape(made.shape)).mean(-1))
+    return {"accuracy" if samples.classes else "mse": float(np.mean(np.concatenate(found)))}
 
 
 def _facts(model: DeviceModel, learner: Trainable) -> dict[str, Any]:

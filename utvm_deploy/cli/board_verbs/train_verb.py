@@ -6,7 +6,7 @@ import argparse
 
 import utvm_deploy
 from utvm_deploy.api.steps import compile_fitting
-from utvm_deploy.api.train_function import Epoch, told
+from utvm_deploy.api.train_function import Epoch, samples_of, told
 from utvm_deploy.api.trainable_function import trainable
 from utvm_deploy.base.outputs import check_outputs, keep_input
 from utvm_deploy.base.progress import no_progress
@@ -33,6 +33,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     if args.dry_run:
         names = ("layers", "loss", "optimizer", "rate", "name")
         learner = trainable(args.model, **{name: getattr(args, name) for name in names})
+        samples_of(learner, args.data, args.labels, args.held_out)
         options = compile_options(args, board)
         return dry_run_step(args, board, compile_fitting(learner, board, no_progress, **options))
     kept = "no weights were written"

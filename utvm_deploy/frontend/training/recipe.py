@@ -12,6 +12,8 @@ SGD, MOMENTUM_SGD, ADAM = OPTIMIZERS = ("sgd", "momentum", "adam")
 #: What ``layers`` may say instead of a list.
 LAST, ALL = "last", "all"
 _MOST_TOLD = 12
+#: The least and the largest number that float32 has.
+_LEAST_RATE, _MOST_RATE = 2.0**-149, 2.0**128 - 2.0**104
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ def check_recipe(recipe: Recipe) -> None:
 
 def check_rate(rate: float) -> None:
     """UsageError for a learning rate that is none: NaN, for one, would be in all weights."""
-    if not 0 < rate < float("inf"):
-        raise UsageError(f"rate is {rate}; give a number above 0, such as 0.01")
+    if not _LEAST_RATE <= rate <= _MOST_RATE:
+        raise UsageError(f"rate is {rate}; give a number above 0 that float32 has, such as 0.01")
 
 
 def positions_of(
