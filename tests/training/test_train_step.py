@@ -274,6 +274,12 @@ def test_a_file_of_relax_trains(tmp_path: Path) -> None:
     assert made.graph.name == "dense" and made.weights == ("lv3.weight",)
 
 
+@pytest.mark.parametrize("verb", [utvm_deploy.profile, utvm_deploy.verify])
+def test_verbs_of_models_refuse_a_train_step(verb: Any) -> None:
+    with pytest.raises(UsageError, match=r"train step of net cannot be taken here; .* run_timed"):
+        verb(utvm_deploy.trainable(dense(), name="net"), "host")
+
+
 def test_other_models_do_not_train(host: Device) -> None:
     model = host.load(utvm_deploy.compile(dense(), "host"))
     for call in (lambda: model.train((np.zeros((1, 6)), np.zeros(1))), model.weights):

@@ -106,6 +106,11 @@ def model_file(model: Any, name: str | None = None) -> Iterator[Path]:
     if isinstance(model, str | Path):
         yield Path(model)
         return
+    if isinstance(model, Trainable):
+        raise UsageError(
+            f"the train step of {model.name} cannot be taken here; compile it, load it on a "
+            "device, and call run_timed(inputs), which gives the ticks of each layer"
+        )
     if not is_quantized(model):
         raise UsageError(
             f"an object of type {type(model).__name__} is not a model here; give the path of a "
