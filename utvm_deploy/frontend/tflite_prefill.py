@@ -47,8 +47,8 @@ def joined(step: bytes, block: bytes) -> bytes:
             found = schema.numbers(getattr(operator, field))
             setattr(operator, field, [one + shift if one >= 0 else one for one in found])
     main.tensors += behind.tensors
-    once = [one for one in behind.operators if schema.kind_of(model, one) == _ONCE]
-    rest = [one for one in behind.operators if schema.kind_of(model, one) != _ONCE]
+    once = _once(model, behind)
+    rest = [one for one in behind.operators if one not in once]
     facts = Prefill(len(behind.inputs), len(once) + len(main.operators))
     main.operators = [*once, *main.operators, *rest]
     main.inputs = [*schema.numbers(main.inputs), *(int(one) + shift for one in behind.inputs)]
@@ -66,10 +66,7 @@ def with_block(step: bytes, block: bytes) -> bytes:
     _check(model, other)
     _carry(model, other)
     _without_unused(other)
-    calls = [
-        [one for one in some.subgraphs[0].operators if schema.kind_of(some, one) == _ONCE]
-        for some in (model, other)
-    ]
+    calls = [_once(some, some.subgraphs[0]) for some in (model, other)]
     behind = _appended(model, other)
     if [len(one) for one in calls] == [1, 1]:  # what one signature began, the other continues
         model.subgraphs = [*model.subgraphs[: -len(other.subgraphs)], behind]
@@ -79,6 +76,10 @@ def with_block(step: bytes, block: bytes) -> bytes:
         one.signatureKey, one.subgraphIndex = name.encode(), number
     model.signatureDefs = made
     return schema.model_bytes(model)
+
+
+def _once(model: Any, graph: Any) -> list[Any]:
+    return [one for one in graph.operators if schema.kind_of(model, one) == _ONCE]
 
 
 def _appended(model: Any, other: Any) -> Any:

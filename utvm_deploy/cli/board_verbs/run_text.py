@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from contextlib import ExitStack
 
 from utvm_deploy.base.errors import ModelError, UsageError
@@ -46,7 +45,8 @@ def write_text(args: argparse.Namespace, board: Board, out: Output) -> int:
             model = device.load(compiled)
         out.part(args.prompt)
         steps: list[Step] = []
-        count, most = 0, _most(args, begin)
+        # Each token of the prompt takes a run, and the last one writes the first token.
+        count, most = 0, None if args.tokens is None else args.tokens + len(begin) - 1
         try:
             for step in write(model, vocabulary, begin, sampler):
                 steps.append(step)
@@ -113,11 +113,6 @@ def _vocabulary(args: argparse.Namespace) -> Vocabulary:
             "FILE.json, or a model that writes (utvm models)"
         )
     return Vocabulary.of_json(found)
-
-
-def _most(args: argparse.Namespace, begin: Sequence[int]) -> int | None:
-    """The runs of --tokens; each token of the prompt takes one."""
-    return None if args.tokens is None else args.tokens + len(begin) - 1
 
 
 def _speed(tokens: int, ticks: int, hello: Hello) -> str:

@@ -223,19 +223,13 @@ class MemoryPool:
         """The pool for ``--json``."""
         uses = [use.to_dict() for use in self.uses]
         return {
-            "name": self.name,
-            "limit_bytes": self.limit_bytes,
+            **named_facts(self, "name", "limit_bytes"),
             "bytes": self.size_bytes,
-            "scratch_bytes": self.scratch_bytes,
-            "activation_bytes": self.activation_bytes,
+            **named_facts(self, "scratch_bytes", "activation_bytes"),
             "activations": [{k: v for k, v in use.items() if k != "kind"} for use in uses],
             "weights": [
-                {
-                    "table": one.table,
-                    "offset": one.offset,
-                    "bytes": one.constant.size_bytes,
-                    "layers": list(one.layers),
-                }
+                named_facts(one, "table", "offset")
+                | {"bytes": one.constant.size_bytes, "layers": list(one.layers)}
                 for one in self.residents
             ],
         }
@@ -375,8 +369,11 @@ class CompiledModel(Result):
     @property
     def table(self) -> list[dict[str, Any]]:
         """A row for each layer."""
+        return self._rows(_COLUMNS)
+
+    def _rows(self, names: tuple[str, ...]) -> list[dict[str, Any]]:
         return [
-            {"index": layer.index, "operator": layer.kind, **named_facts(layer, *_COLUMNS)}
+            {"index": layer.index, "operator": layer.kind, **named_facts(layer, *names)}
             for layer in self.layers
         ]
 
@@ -384,9 +381,7 @@ class CompiledModel(Result):
         """The object of ``utvm compile --json``, without an output."""
         rows = self.input_rows
         facts = {
-            "name": self.name,
-            "board": self.board,
-            "core": self.core,
+            **named_facts(self, "name", "board", "core"),
             "model_sha256": self.model_digest,
             **named_facts(self, "macs", "weights_bytes", "arena_bytes", "stack_bytes"),
             **named_facts(self, "optimize", "float_math"),
@@ -394,10 +389,7 @@ class CompiledModel(Result):
             "pools": [pool.to_dict() for pool in self.pools],
             "inputs": [buffer.to_dict() for buffer in self.taken],
             "outputs": [buffer.to_dict() for buffer in self.outputs],
-            "layers": [
-                {"index": layer.index, "operator": layer.kind, **named_facts(layer, *_FACTS)}
-                for layer in self.layers
-            ],
+            "layers": self._rows(_FACTS),
             "memory": [use.to_dict() for use in self.memory],
             "hint": self.hint,
             "tradeoff": None if self.tradeoff is None else asdict(self.tradeoff),

@@ -40,16 +40,13 @@ def with_states(
     """
     model = schema.read_model(data)
     graph = model.subgraphs[0]
-    pairs = _pairs(model, states)
-    for found, left in pairs:
-        _check_form(model, found, left)
-    kept = []
+    pairs, kept = _pairs(model, states), []
     for (found, left), (name, _) in zip(pairs, states, strict=True):
-        first = (firsts or {}).get(name)
-        tensor = graph.tensors[found]
-        kept.append(
-            (found, left, schema.zeros(tensor) if first is None else _stored(tensor, first))
-        )
+        _check_form(model, found, left)
+        value = schema.zeros(graph.tensors[found])
+        if firsts and name in firsts:
+            value = _stored(graph.tensors[found], firsts[name])
+        kept.append((found, left, value))
     keep(model, kept, [name.encode() for name, _ in states])
     _take_away(model, {found for found, _ in pairs}, {left for _, left in pairs})
     return schema.model_bytes(model)
@@ -59,11 +56,11 @@ def _stored(tensor: Any, value: Array) -> Array:
     """Real numbers as a tensor of the file has them."""
     like: Any = schema.zeros(tensor)
     scale, zero_point = schema.steps_of(tensor)
-    if not scale:
-        return np.asarray(value.astype(like.dtype).reshape(like.shape))
-    limits = np.iinfo(like.dtype)
-    steps = np.rint(value.astype(np.float64) / scale) + zero_point
-    return np.asarray(np.clip(steps, limits.min, limits.max).astype(like.dtype).reshape(like.shape))
+    if scale:
+        limits = np.iinfo(like.dtype)
+        steps = np.rint(value.astype(np.float64) / scale) + zero_point
+        value = np.clip(steps, limits.min, limits.max)
+    return np.asarray(value.astype(like.dtype).reshape(like.shape))
 
 
 def keep(model: Any, states: Sequence[tuple[int, int, Array]], names: Sequence[bytes] = ()) -> None:
@@ -88,14 +85,10 @@ def keep(model: Any, states: Sequence[tuple[int, int, Array]], names: Sequence[b
         reads += [handle, read]
         assigns.append(_assign(model, handle, left))
     # Those of the file initialize other variables, and all of them come before what reads some.
-    is_once = [schema.kind_of(model, one) == "CALL_ONCE" for one in graph.operators]
-    others = list(zip(is_once, graph.operators, strict=True))
-    graph.operators = [
-        *(one for is_first, one in others if is_first),
-        *(once, *reads),
-        *(one for is_first, one in others if not is_first),
-        *assigns,
-    ]
+    others: tuple[list[Any], list[Any]] = [], []
+    for one in graph.operators:
+        others[schema.kind_of(model, one) != "CALL_ONCE"].append(one)
+    graph.operators = [*others[0], once, *reads, *others[1], *assigns]
 
 
 def with_equal_steps(data: bytes, states: Sequence[tuple[str, str]], names: Sequence[str]) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator, refused_with
 from utvm_deploy.frontend.files.given_shapes import chosen_now, shapes_for
 from utvm_deploy.frontend.onnx.halves import in_float32
 from utvm_deploy.frontend.onnx.prepare import unrolled
@@ -92,7 +92,7 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
         raise ModelError(f"cannot read the model {path}: {exc.strerror or exc}") from exc
     except Exception as exc:  # protobuf's errors are not of one class across its versions
         raise ModelError(f"{path} is not an ONNX file, or it is damaged: {exc}") from exc
-    try:
+    with refused_with(path):
         placed(onnx, proto)
         has_halves = in_float32(onnx, proto)
         original = proto
@@ -108,8 +108,6 @@ def onnx_to_model(path: Path, *, is_float_converted: bool = False) -> bytes:
             return replace(relax_of_onnx(rewritten(onnx, proto), notes), kinds=kinds).dumped()
         model = _read(onnx, proto, path.stem, original)
         return convert(model, f"converted from {path.name}")
-    except ModelError as exc:
-        raise type(exc)(f"{path}: {exc}") from exc
 
 
 def _fix_shapes(onnx: Any, proto: Any) -> tuple[str, ...]:

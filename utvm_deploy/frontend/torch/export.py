@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.base.errors import ModelError, UnsupportedOperator, refused_with
 from utvm_deploy.frontend.files.given_shapes import chosen_now
 from utvm_deploy.frontend.files.other_files import is_pickled, other_framework
 from utvm_deploy.frontend.qdq.convert_graph import convert
@@ -87,7 +87,7 @@ def torch_to_model(path: Path) -> bytes:
     what cannot be imported.
     """
     program = loaded_program(path)
-    try:
+    with refused_with(path):
         check_types(program)
         notes = batch_notes(program)
         program = with_batch_of_one(load_torch(path), program)
@@ -101,8 +101,6 @@ def torch_to_model(path: Path) -> bytes:
             return replace(relax_of_program(program), kinds=kinds, notes=notes).dumped()
         told = f"converted from {path.name}"
         return program_to_tflite(program, path.stem, told, is_float_converted=has_states)
-    except ModelError as exc:
-        raise type(exc)(f"{path}: {exc}") from exc
 
 
 def stateful_tflite(program: Any, name: str, description: str) -> bytes | None:
