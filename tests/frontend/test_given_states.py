@@ -12,7 +12,9 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.errors import ModelError
 from utvm_deploy.cli.main import main
+from utvm_deploy.frontend import formats
 from utvm_deploy.frontend.files.given_shapes import Chosen, given_only
+from utvm_deploy.frontend.files.tflite_choice import Choice
 from utvm_deploy.frontend.formats import converted
 from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.program import Program
@@ -142,3 +144,17 @@ def test_options_that_are_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["inspect", path, *same]) == 0
     with pytest.raises(ModelError, match="is not a dict from names of inputs"):
         utvm_deploy.inspect(path, states=["a"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ending", [".onnx", ".tflite"])
+def test_a_step_with_a_block_has_its_states_and_shapes(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, asked = _cell(tmp_path / f"step{ending}"), list[Choice]()
+    monkeypatch.setattr(formats, "_kept_or_made", lambda _path, choice: asked.append(choice))
+    states = (("tensor_1", "tensor_2"),)
+    with given_only(Chosen({"tensor_0": SHAPE}, states=states)):
+        formats.prefilled_tflite(step, step)
+    (found,) = asked
+    assert found.states == states and found.prefill is not None
+    assert (found.shapes or {}) == ({"tensor_0": SHAPE} if ending == ".onnx" else {})

@@ -155,10 +155,9 @@ def prefilled_tflite(path: Path, block: Path) -> bytes:
     Raises ModelError for a block that is none of this step, and for files that become no .tflite
     file.
     """
-    choice = _choice(path)
-    if path.suffix.lower() in CONVERTERS:
-        choice = Choice(weights=choice.weights)
-    return _kept_or_made(path, replace(choice, prefill=(str(block.resolve()), _content(block))))
+    check_shapes_apply(path)
+    prefill = str(block.resolve()), _content(block)
+    return _kept_or_made(path, replace(_choice(path), prefill=prefill))
 
 
 def kinds_in(path: Path) -> tuple[str, ...]:
