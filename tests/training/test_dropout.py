@@ -139,6 +139,19 @@ def test_masks_are_fair_and_differ() -> None:
 
 
 @pytest.mark.slow
+def test_inference_has_the_same_kernels_without_dropouts() -> None:
+    parts = nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 10)
+    drops = nn.Dropout2d(0.2), nn.Dropout(0.4, inplace=True)
+    both = nn.Sequential(parts[0], drops[0], parts[1], drops[1], *parts[2:])
+    first, second = (
+        utvm_deploy.compile(one.eval(), "host", inputs=(torch.zeros(1, 1, 8, 8),), name="net")
+        for one in (nn.Sequential(*parts), both)
+    )
+    names = [[one.kernel.rpartition("_")[0] for one in made.layers] for made in (first, second)]
+    assert names[0] == names[1] and first.arena_bytes == second.arena_bytes
+
+
+@pytest.mark.slow
 def test_dropouts_of_an_onnx_file_train(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     nodes = [

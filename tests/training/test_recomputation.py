@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,26 @@ def test_within_a_budget_activations_are_computed_again_to_the_same_bytes(
     assert f"computed again for gradients: {model.tradeoff.recomputed}." in model.tradeoff.text
     assert len(model.layers) > len(kept.layers)
     assert trained(model, host) == trained(kept, host)
+
+
+def test_what_is_computed_again_has_the_same_mask(host: Device) -> None:
+    net = nn.Sequential(
+        *(nn.Conv2d(1, 8, 3, padding=1), nn.Dropout(0.5), nn.Conv2d(8, 4, 3, padding=1)),
+        *(nn.ReLU(), nn.AvgPool2d(4), nn.Flatten(), nn.Linear(16, 3)),
+    )
+    made = utvm_deploy.trainable(
+        net.eval(), inputs=(torch.zeros(1, 1, 8, 8),), layers="all", rate=0.1, name="net"
+    )
+    operators = made.graph.operators
+    masks = {one.outputs[0] for one in operators if "dropout_mask" in name_of(one)}
+    kept = kept_activations(made.graph)
+    chosen = {n for one in kept for n in one.tensors if masks & {*one.operator.inputs}}
+    again = recomputed(made.graph, chosen)
+    assert chosen and again is not None
+    assert len(again.operators) > len(operators)
+    models = [utvm_deploy.compile(replace(made, graph=one), "host") for one in (made.graph, again)]
+    first, second = (trained(model, host) for model in models)
+    assert first == second
 
 
 def test_nothing_is_computed_again_from_a_weight_that_has_changed() -> None:

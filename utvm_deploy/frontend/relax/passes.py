@@ -19,7 +19,12 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
 from utvm_deploy.frontend.relax.check import check_computed, check_lowered
 from utvm_deploy.frontend.relax.folding import FoldByNumPy
 from utvm_deploy.frontend.relax.operators import with_our_operators
-from utvm_deploy.frontend.relax.rewrites import with_clips, with_extremes, with_rewrites
+from utvm_deploy.frontend.relax.rewrites import (
+    with_clips,
+    with_extremes,
+    with_rewrites,
+    without_dropouts,
+)
 from utvm_deploy.frontend.relax.shared_products import with_shared_products
 from utvm_deploy.frontend.relax.sorting import SORTS_AND_SCANS
 from utvm_deploy.frontend.relax.spectra import with_spectra
@@ -103,7 +108,8 @@ def lowered_module(module: Any) -> Any:
     lowered.
     """
     with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
-        module = _run((*_PREPARE, t.EliminateCommonSubexpr()), module)
+        parts = (*_PREPARE, t.EliminateCommonSubexpr())
+        module = _run(parts, without_dropouts(module, MAIN))
         module = with_rewrites(module, MAIN)
         module = with_shared_products(module, MAIN)
         module = with_spectra(module, MAIN)

@@ -37,9 +37,37 @@ def with_clips(module: Any, main: str) -> Any:
     return _changed(_Clips(module), module, main)
 
 
+def without_dropouts(module: Any, main: str) -> Any:
+    """The module without dropouts, as they do nothing in inference."""
+    found = set[str]()
+
+    def visit(one: Any) -> None:
+        found.add(getattr(getattr(one, "op", None), "name", ""))
+
+    relax.analysis.post_order_visit(module[main], visit)
+    is_needed = "relax.nn.dropout" in found
+    return _changed(_Undropped(module), module, main) if is_needed else module
+
+
+def dropout_of(mutator: Any, part: Any) -> Any:
+    """The call of a dropout whose output is this part of a tuple; None of another part."""
+    made = part.tuple_value
+    made = mutator.lookup_binding(made) if isinstance(made, relax.Var) else made
+    is_dropout = isinstance(made, ir.Call) and getattr(made.op, "name", "") == "relax.nn.dropout"
+    return made if is_dropout and part.index == 0 else None
+
+
 def _changed(mutator: Any, module: Any, main: str) -> Any:
     mutator.builder_.update_func(module.get_global_var(main), mutator.visit_expr(module[main]))
     return mutator.builder_.get()
+
+
+@relax.expr_functor.mutator
+class _Undropped(relax.PyExprMutator):  # type: ignore[misc]
+    def visit_tuple_getitem_(self, part: Any) -> Any:
+        part = self.visit_expr_post_order(part)
+        made = dropout_of(self, part)
+        return part if made is None else made.args[0]
 
 
 @relax.expr_functor.mutator

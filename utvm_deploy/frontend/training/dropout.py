@@ -16,6 +16,7 @@ import numpy as np
 from tvm import ir, relax, te, tirx
 
 from utvm_deploy.frontend.relax.operators import shape_of
+from utvm_deploy.frontend.relax.rewrites import dropout_of
 from utvm_deploy.frontend.training.optimizers import Emit, Optimizer
 from utvm_deploy.graph.model import Array
 
@@ -121,12 +122,8 @@ class _Masks(relax.PyExprMutator):  # type: ignore[misc]
 
     def visit_tuple_getitem_(self, part: Any) -> Any:
         part = self.visit_expr_post_order(part)
-        made = part.tuple_value
-        made = self.lookup_binding(made) if isinstance(made, relax.Var) else made
-        is_dropout = (
-            isinstance(made, ir.Call) and getattr(made.op, "name", "") == "relax.nn.dropout"
-        )
-        if not is_dropout or part.index:
+        made = dropout_of(self, part)
+        if made is None:
             return part
         (x,), rate = made.args, float(made.attrs.rate)
         shape = shape_of(x)
