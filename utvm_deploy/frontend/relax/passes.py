@@ -62,14 +62,15 @@ def _has_narrow_extents(function: Any) -> bool:
     return any(str(extent.ty) != "int64" for shape in shapes for extent in shape)
 
 
-_PREPARE = (
+_FOLD = (
     t.CanonicalizeBindings(),
     t.DecomposeOpsForInference(),
     t.ConvertToDataflow(1),
     FoldByNumPy(),
     t.FoldConstant(),
-    t.DeadCodeElimination([MAIN]),
 )
+_FOLD_APART = (*_FOLD, t.DeadCodeElimination([MAIN]))
+_PREPARE = (*_FOLD, t.EliminateCommonSubexpr(), t.DeadCodeElimination([MAIN]))
 _LAYOUT = (
     t.ConvertLayout(LAYOUTS),
     t.CanonicalizeBindings(),
@@ -97,8 +98,8 @@ def prepared_module(module: Any) -> Any:
     if a pass of TVM fails.
     """
     with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
-        module = with_extremes(with_rewrites(_run(_PREPARE, module), MAIN), MAIN)
-        return _run(_PREPARE, with_clips(_with_layout(module), MAIN))
+        module = with_extremes(with_rewrites(_run(_FOLD_APART, module), MAIN), MAIN)
+        return _run(_FOLD_APART, with_clips(_with_layout(module), MAIN))
 
 
 def lowered_module(module: Any) -> Any:
@@ -108,8 +109,7 @@ def lowered_module(module: Any) -> Any:
     lowered.
     """
     with tvm.target.Target("c"), tvm.transform.PassContext(opt_level=3):
-        parts = (*_PREPARE, t.EliminateCommonSubexpr())
-        module = _run(parts, without_dropouts(module, MAIN))
+        module = _run(_PREPARE, without_dropouts(module, MAIN))
         module = with_rewrites(module, MAIN)
         module = with_shared_products(module, MAIN)
         module = with_spectra(module, MAIN)
