@@ -211,12 +211,12 @@ def is_right(ours: float, theirs: float) -> bool:
     return ours <= max(BOUND, 4 * theirs)
 
 
-@pytest.mark.parametrize("seed", range(0, 200, 20))
+@pytest.mark.parametrize("seed", range(0, 200, 40))
 def test_random_nets(seed: int, host: Device) -> None:
     assert is_right(*check_random(seed, host))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", [one for one in range(200) if one % 20])
+@pytest.mark.parametrize("seed", [one for one in range(200) if one % 40])
 def test_many_random_nets(seed: int, host: Device) -> None:
     assert is_right(*check_random(seed, host))
