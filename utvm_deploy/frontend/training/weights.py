@@ -77,10 +77,10 @@ def trainable_layers(function: Any, names: Names) -> list[TrainableLayer]:
                 given[place] = array
         if not given:
             continue
-        key = next(iter(given.values()))
+        first = next(iter(given.values()))
         if getattr(binding.value.attrs, "kernel_layout", "") == "OHWI":
-            key = np.moveaxis(key, -1, 1)  # as it was given
-        candidates.append((position, key.tobytes(), given))
+            first = np.moveaxis(first, -1, 1)  # as it was given
+        candidates.append((position, first.tobytes(), given))
     counts = Counter(key for _, key, _ in candidates)
     named = {key: iter(some) for key, some in names.items() if len(some) == counts[key]}
     found = []
