@@ -92,7 +92,9 @@ def test_graph_keeps_what_the_file_says(tmp_path: Path) -> None:
     assert graph.digest == hashlib.sha256(path.read_bytes()).hexdigest()
     assert [op.sources for op in graph.operators] == [(i,) for i in range(len(graph.operators))]
     first = graph.operators[0]
-    assert first.attributes == Convolution((2, 2), (1, 1), (0, 1, 0, 1), (0, 127))
+    assert first.attributes == Convolution(
+        (2, 2), (1, 1), (0, 1, 0, 1), (0, 127), limits=(0.0, 6.0)
+    )
     weights = graph.tensors[first.inputs[1] or 0]
     assert weights.shape == (8, 3, 3, 4)
     assert weights.quantization is not None and weights.quantization.scales == (

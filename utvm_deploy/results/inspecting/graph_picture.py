@@ -87,7 +87,7 @@ def describe(graph: Graph, operator: Operator) -> str:
         parts.append(a.name)
     clamp = getattr(a, "clamp", (-128, 127))
     limits = getattr(a, "limits", None)
-    if limits is not None:
+    if clamp == NO_CLAMP and limits is not None:
         parts += _float_clamp(*limits)
     elif clamp not in ((-128, 127), (-32768, 32767), NO_CLAMP):
         parts.append(f"clamp {clamp[0]}..{clamp[1]}")
