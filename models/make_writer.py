@@ -230,11 +230,11 @@ def train(texts: Sequence[Sequence[int]], epochs: int) -> Writer:
 
 
 class StepAttention(nn.Module):
-    """Attention of one token, whose keys and values join those of earlier ones."""
+    """Attention of one token or of ``rows`` in a row, whose keys and values join earlier ones."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, rows: int) -> None:
         super().__init__()
-        self.block = block
+        self.block, self.rows = block, rows
         self.register_buffer("keys", torch.zeros(1, KEY_HEADS, LENGTH, HEAD))
         self.register_buffer("values", torch.zeros(1, KEY_HEADS, LENGTH, HEAD))
 
@@ -244,42 +244,60 @@ class StepAttention(nn.Module):
         cos: torch.Tensor,
         sin: torch.Tensor,
         hidden: torch.Tensor,
-        position: torch.Tensor,
+        places: torch.Tensor,
     ) -> torch.Tensor:
-        """Of (1, 1, WIDTH), the same shape."""
+        """Of (1, rows, WIDTH), the same shape."""
         block = self.block
-        query = turned(block.query(x).view(1, HEADS, 1, HEAD), cos, sin)
-        self.keys[:, :, position] = turned(block.key(x).view(1, KEY_HEADS, 1, HEAD), cos, sin)
-        self.values[:, :, position] = block.value(x).view(1, KEY_HEADS, 1, HEAD)
+        query = turned(self._by_head(block.query(x), HEADS), cos, sin)
+        self.keys[:, :, places] = turned(self._by_head(block.key(x), KEY_HEADS), cos, sin)
+        self.values[:, :, places] = self._by_head(block.value(x), KEY_HEADS)
         # The heads that share keys are rows of one product.
-        grouped = query.view(1, KEY_HEADS, HEADS // KEY_HEADS, HEAD)
+        shape = (1, KEY_HEADS, HEADS // KEY_HEADS * self.rows, HEAD)
+        grouped = query.view(shape) if self.rows == 1 else query.reshape(shape)
         scores = grouped @ self.keys.transpose(-1, -2) * HEAD**-0.5
-        mixed = torch.softmax(scores.masked_fill(hidden, -torch.inf), -1) @ self.values
-        made: torch.Tensor = block.out(mixed.reshape(1, 1, HEADS * HEAD))
+        if self.rows == 1:
+            mixed = torch.softmax(scores.masked_fill(hidden, -torch.inf), -1) @ self.values
+        else:  # each row has its own mask
+            scores = scores.view(1, HEADS, self.rows, LENGTH).masked_fill(hidden, -torch.inf)
+            mixed = torch.softmax(scores, -1).view(1, KEY_HEADS, -1, LENGTH) @ self.values
+            mixed = mixed.view(1, HEADS, self.rows, HEAD).transpose(1, 2)
+        made: torch.Tensor = block.out(mixed.reshape(1, self.rows, HEADS * HEAD))
         return made
+
+    def _by_head(self, made: torch.Tensor, heads: int) -> torch.Tensor:
+        """(1, rows, heads * HEAD) as (1, heads, rows, HEAD)."""
+        if self.rows == 1:
+            return made.view(1, heads, 1, HEAD)
+        return made.view(1, self.rows, heads, HEAD).transpose(1, 2)
 
 
 class WriterStep(nn.Module):
-    """The same network for one token: what boards run."""
+    """The same network for one token, or for ``rows`` of them in a row: what boards run."""
 
-    def __init__(self, model: Writer) -> None:
+    def __init__(self, model: Writer, rows: int = 1) -> None:
         super().__init__()
-        self.model = model
-        self.attention = nn.ModuleList(StepAttention(block) for block in model.blocks)
+        self.model, self.rows = model, rows
+        self.attention = nn.ModuleList(StepAttention(block, rows) for block in model.blocks)
         cos, sin = angles()
         self.register_buffer("cos", cos)
         self.register_buffer("sin", sin)
         self.register_buffer("places", torch.arange(LENGTH))
+        if rows > 1:
+            self.register_buffer("behind", torch.arange(rows))
 
     def forward(self, token: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        """Of a token (1,) and its position (1,), the scores of the next one: (1, PIECES)."""
-        x = self.model.embedding[token].view(1, 1, WIDTH)
-        cos, sin, hidden = self.cos[position], self.sin[position], self.places > position
+        """Of tokens (rows,) and the first position (1,), the scores behind each: (rows, PIECES)."""
+        x = self.model.embedding[token].view(1, self.rows, WIDTH)
+        places, own = position, position
+        if self.rows > 1:
+            places = position + self.behind
+            own = places[:, None]
+        cos, sin, hidden = self.cos[places], self.sin[places], self.places > own
         for block, attention in zip(self.model.blocks, self.attention, strict=True):
-            x = x + attention(rms_norm(x, block.before_attention), cos, sin, hidden, position)
+            x = x + attention(rms_norm(x, block.before_attention), cos, sin, hidden, places)
             x = x + block.mlp(rms_norm(x, block.before_mlp))
         x = rms_norm(x, self.model.last)
-        return (x @ self.model.embedding.T).view(1, PIECES)
+        return (x @ self.model.embedding.T).view(self.rows, PIECES)
 
 
 def perplexity(model: Path, texts: Sequence[Sequence[int]]) -> float:
