@@ -56,8 +56,11 @@ def test_an_unknown_board_gets_a_suggestion() -> None:
     assert str(caught.value) == (
         "no board 'mps2_an50O'; did you mean 'mps2_an500'? (utvm boards lists all)"
     )
-    with pytest.raises(BoardError, match=r"^no board 'zzz' \(utvm boards lists all\)$"):
-        load_board("zzz")
+    with pytest.raises(BoardError, match=r"^no board 'esp32'; did you mean 'esp32c3_devkitm'"):
+        load_board("esp32")
+    for unlike in ("zzz", "_"):
+        with pytest.raises(BoardError, match=rf"^no board '{unlike}' \(utvm boards lists all\)$"):
+            load_board(unlike)
 
 
 def test_an_absent_file_is_named() -> None:

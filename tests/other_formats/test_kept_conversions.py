@@ -91,6 +91,18 @@ def test_another_file_name_shape_or_version_is_converted_again(
     assert len(children) == 5
 
 
+def test_another_version_of_each_package_is_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What frontend/ imports, and the names of the packages that have it.
+    used = ("onnx", "torch", "torchao", "apache-tvm", "flatbuffers", "tflite", "ai-edge-litert")
+    real, key = kept_conversions._version, kept_conversions.conversion_key("m", "", "")
+    for package in used:
+        assert real(package) != "absent"
+        monkeypatch.setattr(
+            kept_conversions, "_version", lambda one, new=package: "9" if one == new else real(one)
+        )
+        assert kept_conversions.conversion_key("m", "", "") != key, package
+
+
 def test_other_content_under_the_name_is_converted_again(
     tmp_path: Path, children: list[list[str]]
 ) -> None:

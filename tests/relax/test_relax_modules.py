@@ -57,6 +57,8 @@ def test_a_batch_becomes_one_and_is_told(caplog: pytest.LogCaptureFixture) -> No
         ({"x": "abc"}, "neither a shape"),
         ({"x": (1, 2**31, 4)}, "extents are at most 2,147,483,647"),
         ([(1, 6, 4)], "inputs is of type list; give a dict"),
+        ([True, 6, 4], r"the input has neither a shape.*: \[True, 6, 4\]"),
+        ({"x": (1, 6, np.True_)}, "input 'x' has neither a shape"),
     ],
 )
 def test_wrong_shapes(inputs: Any, said: str) -> None:

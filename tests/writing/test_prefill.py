@@ -120,6 +120,10 @@ def test_two_files_that_are_no_step_and_block(tmp_path: Path) -> None:
     ):
         with pytest.raises(ModelError, match=told):
             utvm_deploy.convert(step, prefill=other)
+    path = tmp_path / "step.onnx"
+    path.write_bytes(b"")
+    with pytest.raises(ModelError, match="has no signatures; --signature is for"):
+        utvm_deploy.convert(path, prefill=step, signature="decode")
 
 
 def test_signatures_are_chosen_by_their_names(model: Path, tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ MAX_INTEGER = 0xFFFFFFFF
 MAX_FILE_BYTES = 256 * 1024
 # Messages shorten values and keys to this length.
 _MOST_SHOWN = 60
+#: Fewer letters are in too many words.
+_LEAST_PART = 3
 
 _TYPE_NAMES = {
     str: "a string",
@@ -52,10 +54,12 @@ def _shown_key(key: str) -> str:
 
 
 def did_you_mean(word: str, choices: Collection[str]) -> str:
-    """``; did you mean 'x'?`` for the nearest choice, or nothing."""
+    """``; did you mean 'x'?`` for the nearest choice, or the shortest with the word, or nothing."""
     if len(word) > _MOST_SHOWN:
         return ""
     near = difflib.get_close_matches(word, list(choices), n=1)
+    if not near and len(word) >= _LEAST_PART:
+        near = sorted((one for one in choices if word in one), key=len)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

@@ -74,8 +74,6 @@ def converted(path: Path) -> bytes | None:
 def _converted_or_chosen(path: Path) -> bytes | None:
     check_shapes_apply(path)
     is_other, choice = path.suffix.lower() in CONVERTERS, _choice(path)
-    if is_other and chosen_now().signature is not None:
-        raise ModelError(f"{path} has no signatures; --signature is for .tflite files")
     return _kept_or_made(path, choice) if is_other or choice.rewrites else None
 
 
@@ -114,6 +112,8 @@ def _choice(path: Path) -> Choice:
     now = chosen_now()
     weights = None if now.weights is None else now.weights.text
     if path.suffix.lower() in CONVERTERS:
+        if now.signature is not None:
+            raise ModelError(f"{path} has no signatures; --signature is for .tflite files")
         made = Choice(states=now.states, stream=now.stream, image=now.words, weights=weights)
         return replace(made, shapes=dict(now.shapes))
     data = model_bytes(path)

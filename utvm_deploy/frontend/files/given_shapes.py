@@ -177,7 +177,7 @@ def shapes_of_inputs(inputs: Any) -> Shapes:
 
     A shape alone is that of the only input. Raises ModelError for what is neither.
     """
-    if isinstance(inputs, list | tuple) and all(isinstance(one, int) for one in inputs):
+    if isinstance(inputs, list | tuple) and all(isinstance(one, Integral) for one in inputs):
         inputs = {ONLY: inputs}
     if not isinstance(inputs, Mapping):
         raise ModelError(
@@ -190,6 +190,8 @@ def shapes_of_inputs(inputs: Any) -> Shapes:
 def _shape(name: str, given: Any) -> tuple[int, ...]:
     shape = getattr(given, "shape", given)
     try:
+        if any(isinstance(extent, bool) for extent in shape):
+            raise TypeError
         extents = tuple(operator.index(extent) for extent in shape)
     except TypeError:
         raise ModelError(

@@ -24,7 +24,7 @@ from utvm_deploy.base.temporary import TemporaryFolder
 #: What reads files of other formats, or writes what they become.
 _PACKAGES = (
     *("onnx", "torch", "torchao", "apache-tvm", "apache-tvm-ffi", "numpy"),
-    *("flatbuffers", "tflite"),
+    *("flatbuffers", "tflite", "ai-edge-litert"),
 )
 #: Our packages with the code of the converters.
 _CONVERTERS = ("base", "graph", "frontend")
