@@ -28,6 +28,12 @@ from utvm_deploy.frontend import formats
 from utvm_deploy.oracle import origin, reference
 from utvm_deploy.quality.quantizing import child_steps
 
+# Threads of OpenMP and of OpenBLAS that wait for each other compute while they wait. Beside other
+# tests, PyTorch's training of a small net took many times the processor seconds that it needs.
+# Children get this, too.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
 # Hundreds of child processes load the package. Without bytecode on the disk each of them compiles
 # it again, which takes half of its time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
