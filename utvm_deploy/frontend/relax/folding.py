@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import ir, relax
+from tvm import ir, relax, tirx
 
 from utvm_deploy.graph.model import Array
 
@@ -50,6 +50,7 @@ def _slice(call: Any, values: Sequence[Array]) -> Array:
 #: Operators for which NumPy and TVM give the same bytes.
 FOLDS: Mapping[str, _Fold] = {
     "relax.add": _by_position(np.add),
+    "relax.arange": lambda call, values: np.arange(*map(int, call.args), dtype=str(call.ty.dtype)),
     "relax.divide": _by_position(np.divide),
     "relax.expand_dims": _to_shape,
     "relax.full": lambda call, values: np.full([int(one) for one in call.ty.shape], values[0]),
@@ -64,19 +65,23 @@ FOLDS: Mapping[str, _Fold] = {
 }
 
 
+_NO_TENSOR = relax.ShapeExpr | relax.Tuple | tirx.IntImm
+
+
 @relax.expr_functor.mutator
 class _Folder(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         """The constant that a call gives; the call, if it gives none."""
         call = self.visit_expr_post_order(call)
         fold = FOLDS.get(call.op.name) if isinstance(call.op, ir.Op) else None
-        # Shapes, and the numbers of a slice, are operands that hold no tensor.
-        operands = [one for one in call.args if not isinstance(one, relax.ShapeExpr | relax.Tuple)]
+        # Shapes, and the numbers of a slice or a range, are operands that hold no tensor.
+        operands = [one for one in call.args if not isinstance(one, _NO_TENSOR)]
         values = [self._constant(one) for one in operands]
         if fold is None or any(value is None or value.dtype != "float32" for value in values):
             return call
         dtype = str(call.ty.dtype)
-        if dtype != "float32" or math.prod(int(one) for one in call.ty.shape) > MOST_ELEMENTS:
+        is_known = dtype == "float32" or (not values and dtype == "int64")  # positions
+        if not is_known or math.prod(int(one) for one in call.ty.shape) > MOST_ELEMENTS:
             return call
         with np.errstate(all="ignore"):  # infinities and NaN are values, too
             return relax.const(np.asarray(fold(call, values), order="C"), dtype)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -63,7 +63,12 @@ def with_our_operators(module: Any, main: str) -> Any:
     if not function.body.blocks:
         return module  # it only hands out constants or inputs
     (block,) = function.body.blocks
-    bindings = list(_rewritten(block.bindings, function.body.body))
+    return with_bindings(module, main, list(_rewritten(block.bindings, function.body.body)))
+
+
+def with_bindings(module: Any, main: str, bindings: Sequence[Any]) -> Any:
+    """The module whose function ``main`` has other bindings in its only block."""
+    function = module[main]
     sequence = relax.SeqExpr([relax.DataflowBlock(bindings)], function.body.body)
     made = relax.Function(function.params, sequence, function.ret_ty, True, function.attrs)
     changed = ir.IRModule({**dict(module.functions_items()), module.get_global_var(main): made})

@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm.relax import transform as t
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
+from utvm_deploy.frontend.relax.attention import with_attention
 from utvm_deploy.frontend.relax.check import check_computed, check_lowered
 from utvm_deploy.frontend.relax.folding import FoldByNumPy
 from utvm_deploy.frontend.relax.operators import with_our_operators
@@ -115,7 +116,7 @@ def lowered_module(module: Any) -> Any:
         module = with_spectra(module, MAIN)
         module = _with_layout(module)
         check_computed(module)
-        module = with_our_operators(module, MAIN)
+        module = with_our_operators(with_attention(module, MAIN), MAIN)
         module = _run(_LOWER, module)
     check_lowered(module)
     return module

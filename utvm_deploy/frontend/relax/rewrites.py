@@ -4,7 +4,7 @@
   a product can absorb.
 - A one-dimensional convolution becomes a two-dimensional one of a single row. So do the bias and
   the activation behind it, which the convolution can absorb then.
-- A permutation that undoes the one before it is removed.
+- A permutation that undoes the one before it is removed, and a broadcast to an equal shape.
 - Zeros that are added around the image of a convolution become the padding of the convolution.
 """
 
@@ -119,6 +119,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._extremum(call)
         if call.op.name == "relax.permute_dims":
             return self._permuted(call)
+        if call.op.name == "relax.broadcast_to":
+            return call.args[0] if list(call.args[1]) == list(call.args[0].ty.shape) else call
         if call.op.name == "relax.nn.conv1d":
             return self._of_one_row(call)
         if call.op.name == "relax.nn.conv2d":

@@ -14,6 +14,8 @@ from typing import Any
 
 from tvm import ir, relax, tirx
 
+from utvm_deploy.frontend.relax.operators import with_bindings
+
 
 @dataclass(frozen=True, eq=False)
 class _Row:
@@ -73,10 +75,7 @@ def with_shared_products(module: Any, main: str) -> Any:
         if list(value.ty.shape) != list(binding.var.ty.shape):
             value = relax.op.reshape(emit(part, "row"), binding.var.ty.shape)
         made.append(relax.VarBinding(binding.var, relax.BlockBuilder().normalize(value)))
-    body = relax.SeqExpr([relax.DataflowBlock(made)], function.body.body)
-    changed = relax.Function(function.params, body, function.ret_ty, True, function.attrs)
-    both = {**dict(module.functions_items()), module.get_global_var(main): changed}
-    return relax.transform.DeadCodeElimination([main])(ir.IRModule(both))
+    return relax.transform.DeadCodeElimination([main])(with_bindings(module, main, made))
 
 
 def _is_complete(group: list[_Row]) -> bool:

@@ -17,12 +17,19 @@ from utvm_deploy.frontend.relax.check import check_tensor
 from utvm_deploy.frontend.relax.operators import PREFIX
 from utvm_deploy.graph.attribute_values import NO_CLAMP, Limits
 from utvm_deploy.graph.attributes import (
+    Add,
     Attributes,
+    BatchMatmul,
+    Boolean,
     CallTir,
     Convolution,
+    Divide,
     FullyConnected,
+    Multiply,
     Pool,
     Reshape,
+    Softmax,
+    Subtract,
 )
 from utvm_deploy.graph.model import Array, Graph, Operator, Tensor
 from utvm_deploy.graph.rewrite import with_own_outputs
@@ -220,11 +227,18 @@ def _pool(given: Mapping[str, Any]) -> Pool:
 
 
 _OURS: Mapping[str, Callable[[Mapping[str, Any]], Attributes]] = {
+    "ADD": lambda _: Add(NO_CLAMP),
     "AVERAGE_POOL_2D": _pool,
+    "BATCH_MATMUL": lambda _: BatchMatmul(left_turned=False, right_turned=False),
     "MAX_POOL_2D": _pool,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
+    "DIV": lambda _: Divide(),
     "FULLY_CONNECTED": lambda given: FullyConnected(NO_CLAMP, _limits(given)),
+    "MUL": lambda _: Multiply(NO_CLAMP),
+    "SELECT_V2": lambda _: Boolean(),
+    "SOFTMAX": lambda _: Softmax(beta=1.0),
+    "SUB": lambda _: Subtract(NO_CLAMP),
     "SignalIrfft": lambda given: SignalIrfft(**given),
     "SignalRfft": lambda given: SignalRfft(**given),
     "SignalSpectrogram": lambda given: SignalSpectrogram(**given),

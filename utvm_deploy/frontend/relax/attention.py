@@ -1,0 +1,184 @@
+"""The operators of an attention become ours, so that strips never hold all of its scores.
+
+An attention is a product of two computed tensors, factors and masks, a softmax of the last axis and
+a second product of two computed tensors. Nothing else may read what they pass on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import ir, relax
+
+from utvm_deploy.frontend.relax.operators import (
+    PREFIX,
+    constant_of,
+    number_of,
+    shape_of,
+    variables_of,
+    with_bindings,
+)
+
+#: Variable -> the bindings that read it; None stands for the result of the function.
+_Readers: TypeAlias = Mapping[Any, Sequence[Any]]
+
+#: Operators of scores and one other operand -> ours.
+_OF_TWO = {
+    "relax.add": "ADD",
+    "relax.subtract": "SUB",
+    "relax.multiply": "MUL",
+    "relax.divide": "DIV",
+}
+#: From ``equal``, what PyTorch computes to find rows whose scores are all minus infinity.
+_SEARCH = ("relax.logical_not", "relax.astype", "relax.max", "relax.astype", "relax.logical_not")
+
+
+def with_attention(module: Any, main: str) -> Any:
+    """The module with calls of our operators for those of each attention."""
+    function = module[main]
+    if not function.body.blocks:
+        return module
+    (block,) = function.body.blocks
+    readers: dict[Any, list[Any]] = defaultdict(list)
+    for binding in block.bindings:
+        for var in variables_of(binding.value):
+            readers[var].append(binding)
+    for var in variables_of(function.body.body):
+        readers[var].append(None)
+    made: dict[Any, Any] = {}
+    for binding in block.bindings:
+        made |= _Attention(readers, binding).calls()
+    if not made:
+        return module
+    bindings = [
+        relax.VarBinding(one.var, made[one.var]) if one.var in made else one
+        for one in block.bindings
+        if made.get(one.var, one) is not None
+    ]
+    return with_bindings(module, main, bindings)
+
+
+class _Attention:
+    """What is known of an attention while its operators are followed from its first product."""
+
+    def __init__(self, readers: _Readers, first: Any) -> None:
+        self._readers = readers
+        self._first = first
+        self._made: dict[Any, Any] = {}  # the call of each variable; None: it is not needed
+        self._masks: NDArray[np.bool_] = np.zeros(1, bool)  # which scores are minus infinity
+
+    def calls(self) -> Mapping[Any, Any]:
+        """Variable -> the call that makes it instead; empty if no attention begins here."""
+        if not _is_product(self._first.value):
+            return {}
+        self._becomes(self._first.var, "BATCH_MATMUL", self._first.value.args)
+        last, is_softmax = self._first.var, False
+        while True:
+            after = self._readers[last]
+            if len(after) == 2 and not is_softmax:
+                last = self._safe_softmax(last)
+                is_softmax = True
+                if last is None:
+                    return {}
+                continue
+            if len(after) != 1 or after[0] is None:
+                return {}
+            var, call = after[0].var, after[0].value
+            name = _name(call)
+            if isinstance(call, relax.Var):  # another name of it
+                last = var
+                continue
+            if is_softmax and name == "relax.matmul":
+                is_left = _is_product(call) and call.args[0].same_as(last)
+                self._becomes(var, "BATCH_MATMUL", call.args)
+                return self._made if is_left else {}
+            if name == "relax.reshape":
+                if shape_of(call)[-2:] != shape_of(last)[-2:]:
+                    return {}
+            elif is_softmax:
+                return {}
+            elif name == "relax.nn.softmax":
+                is_softmax = True
+                if not self._softmax(var, call):
+                    return {}
+            elif not self._with_other(var, call, last):
+                return {}
+            last = var
+
+    def _becomes(self, var: Any, kind: str, operands: Sequence[Any]) -> None:
+        text = ir.StringImm(json.dumps({}))
+        self._made[var] = relax.call_pure_packed(PREFIX + kind, *operands, text, ty_args=[var.ty])
+
+    def _softmax(self, var: Any, call: Any) -> bool:
+        if int(call.attrs.axis) not in (-1, len(shape_of(call)) - 1):
+            return False
+        self._becomes(var, "SOFTMAX", call.args)
+        return True
+
+    def _with_other(self, var: Any, call: Any, last: Any) -> bool:
+        """Whether an operator of the scores and one other operand is ours."""
+        name = _name(call)
+        if name not in (*_OF_TWO, "relax.where") or shape_of(call) != shape_of(last):
+            return False
+        if name in _OF_TWO:
+            self._becomes(var, _OF_TWO[name], call.args)
+            for mask in map(constant_of, call.args if name == "relax.add" else ()):
+                if mask is not None:
+                    self._masks = self._masks | np.isneginf(mask)
+            return True
+        if not isinstance(call.args[0], ir.GenericConst):
+            return False
+        chosen = call.args[0].value.numpy()
+        for side, is_masked in zip(call.args[1:], (chosen, ~chosen), strict=True):
+            if number_of(side) == -np.inf:
+                self._masks = self._masks | is_masked
+        self._becomes(var, "SELECT_V2", call.args)
+        return sum(number_of(side) is not None for side in call.args[1:]) == 1
+
+    def _safe_softmax(self, scores: Any) -> Any:
+        """The variable of PyTorch's softmax that makes zeros of a row of minus infinities.
+
+        None for anything else, and if the masks may leave no score of a row. Finite products give
+        finite scores elsewhere, so it is a plain softmax.
+        """
+        found = {_name(one.value): one for one in self._readers[scores] if one is not None}
+        if set(found) != {"relax.nn.softmax", "relax.equal"} or self._masks.all(-1).any():
+            return None
+        plain, search = found["relax.nn.softmax"], [found["relax.equal"]]
+        if number_of(search[0].value.args[1]) != -np.inf or not self._softmax(
+            plain.var, plain.value
+        ):
+            return None
+        for name in (*_SEARCH, "relax.where"):
+            (after, *others) = self._readers[search[-1].var]
+            if others or after is None or _name(after.value) != name:
+                return None
+            search.append(after)
+        *unneeded, chosen = search
+        zeros, otherwise = chosen.value.args[1:]
+        if len(self._readers[plain.var]) != 1 or not otherwise.same_as(plain.var):
+            return None
+        constant = constant_of(zeros)
+        if constant is None or constant.any():
+            return None
+        self._becomes(chosen.var, "SOFTMAX", plain.value.args)
+        self._made |= dict.fromkeys((plain.var, *(one.var for one in unneeded)))
+        return chosen.var
+
+
+def _is_product(value: Any) -> bool:
+    """Whether it multiplies equally many matrices of float32, both computed."""
+    if _name(value) != "relax.matmul" or value.ty.dtype != "float32":
+        return False
+    left, right = value.args
+    are_variables = isinstance(left, relax.Var) and isinstance(right, relax.Var)
+    return are_variables and 2 <= len(shape_of(left)) == len(shape_of(right))
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value.op, "name", "")) if isinstance(value, ir.Call) else ""
