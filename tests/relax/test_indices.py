@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from host_model import HostModel
 from relax_operators import Case, Given, module_of, op
+from tvm import relax
 
 import utvm_deploy
+from utvm_deploy.base.errors import ModelError
+from utvm_deploy.device.layer_runs import checked_inputs
 
 X, ROWS = Given((5, 4)), Given((3,), "int32")
 PLACES = Given((2, 4), "int64")
@@ -43,3 +46,33 @@ def test_indices_outside_become_the_nearest_inside(tmp_path: Path) -> None:
     wanted = x.copy()
     wanted[[4, 0]] = new
     np.testing.assert_array_equal(scatter_nd, wanted)
+
+
+def test_places_of_an_input_are_refused_before_a_run() -> None:
+    token, place, row, away, clipped, whole = (
+        relax.Var(name, relax.TensorType((2,), "int64"))
+        for name in ("token", "place", "row", "away", "clipped", "whole")
+    )
+    builder = relax.BlockBuilder()
+    data = relax.const(np.arange(12, dtype=np.float32).reshape(6, 2))
+    behind, one = (relax.const(np.array(added), "int64") for added in ([0, 2], [1, 2]))
+    with builder.function("main", [token, place, row, away, clipped, whole]):
+        with builder.dataflow():
+            narrow = builder.emit(op.reshape(op.astype(token, "int32"), (2, 1)))
+            taken = [
+                *(op.squeeze(op.take(data, narrow, axis=0), [1]), op.take(data, place, axis=0)),
+                *(op.take(data, row, axis=1), op.take(data, op.add(row, behind), axis=0)),
+                *(op.take(data, op.add(away, one), axis=0), op.add(whole, whole)),
+                op.take(data, clipped, axis=0, mode="clip"),
+            ]
+            output = builder.emit_output(relax.Tuple([builder.emit(one) for one in taken]))
+        builder.emit_func_output(output)
+    compiled = utvm_deploy.compile(builder.get(), "host", name="places")
+    assert [one.most for one in compiled.inputs] == [5, 5, 1, None, None, None]
+    given = [np.zeros(2, np.int64) for _ in compiled.inputs]
+    given[0][1] = 5
+    checked_inputs(compiled, given)
+    for place in (6, -1):
+        given[0][1] = place
+        with pytest.raises(ModelError, match=rf"\(token\) says {place}, and there are 0 to 5"):
+            checked_inputs(compiled, given)

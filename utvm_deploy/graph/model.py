@@ -70,6 +70,8 @@ class Tensor:
     rows: tuple[int, int] | None = None
     # Whether the arena never has it: a model input whose rows the caller pushes.
     is_outside: bool = False
+    # The greatest place, such as a token, that an input of a Relax module may say; the least is 0.
+    most: int | None = None
 
     @property
     def has_place(self) -> bool:

@@ -112,7 +112,9 @@ def greatest_places(graph: Graph) -> Mapping[int, int]:
 
     found = {}
     for number in graph.inputs:
-        known = list(limits(number)) if graph.tensors[number].dtype in ("int32", "int64") else []
+        tensor = graph.tensors[number]
+        known = list(limits(number)) if tensor.dtype in ("int32", "int64") else []
+        known += [] if tensor.most is None else [tensor.most]
         if known:
             found[number] = max(min(known), 0)
     return found

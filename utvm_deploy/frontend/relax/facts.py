@@ -25,6 +25,8 @@ class RelaxModel:
     outputs: tuple[str, ...] = ()
     # The kinds of operators in the source of the module, in their order.
     kinds: tuple[str, ...] = ()
+    # Of each input, the greatest place that it may say; None if it says none.
+    places: tuple[int | None, ...] = ()
 
     def dumped(self) -> bytes:
         """The model as the bytes of a file."""
@@ -33,6 +35,7 @@ class RelaxModel:
             "notes": self.notes,
             "outputs": self.outputs,
             "kinds": self.kinds,
+            "places": self.places,
             "given": self.given,
             "lowered": self.lowered,
         }
@@ -48,7 +51,7 @@ def loaded(data: bytes) -> RelaxModel:
     """The model in such bytes; ModelError if they are damaged."""
     try:
         parts = json.loads(data)
-        names = tuple(parts["notes"]), tuple(parts["outputs"]), tuple(parts["kinds"])
-        return RelaxModel(parts["given"], parts["lowered"], *names)
+        facts = (tuple(parts[one]) for one in ("notes", "outputs", "kinds", "places"))
+        return RelaxModel(parts["given"], parts["lowered"], *facts)
     except (ValueError, KeyError, TypeError) as exc:
         raise ModelError(f"the converted model is damaged: {exc}; convert it again") from exc

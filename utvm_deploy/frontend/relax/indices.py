@@ -1,12 +1,13 @@
 """Keeps the indices that a model computes or is given inside of the tensors that they index.
 
 TVM's kernels read and write wherever an index leads, so a wrong one would leave the arena. Indices
-outside become the nearest one inside; ``take`` has a mode for this.
+outside become the nearest one inside; ``take`` has a mode for this. Where an input says them, those
+outside are refused before a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,61 @@ def with_safe_indices(module: Any, main: str) -> Any:
     return mutator.builder_.get()
 
 
+def places_of(module: Any, main: str) -> tuple[int | None, ...]:
+    """Of each input, the greatest place that it may say, such as a token; None if it says none.
+
+    The least is 0. ``take`` of the mode "fast" reads the places, so its caller must keep within.
+    """
+    function = module[main]
+    blocks = function.body.blocks if isinstance(function.body, relax.SeqExpr) else ()
+    made = {one.var: one.value for block in blocks for one in block.bindings}
+    found: dict[Any, int] = {}
+    for call in made.values():
+        if _name(call) == "relax.take" and str(call.attrs.mode) == "fast":
+            data, (indices, added) = call.args[0].ty.shape, _source(call.args[1], made)
+            extent = data[int(call.attrs.axis or 0)]
+            if indices is not None and isinstance(extent, tirx.IntImm):
+                most = max(int(extent) - 1 - added, 0)
+                found[indices] = min(found.get(indices, most), most)
+    return tuple(found.get(one) for one in function.params)
+
+
+#: Operators that hand integers on as they are.
+_HANDING = ("relax.astype", "relax.expand_dims", "relax.reshape", "relax.squeeze")
+
+
+def _source(indices: Any, made: Mapping[Any, Any]) -> tuple[Any, int]:
+    """The parameter that indices are, and what is added to it; None if they are something else.
+
+    Of sums, only those with a constant that begins with 0: of others, the least is not 0.
+    """
+    added = 0
+    while True:
+        if isinstance(indices, relax.Var):
+            if indices not in made:
+                return indices, added
+            indices = made[indices]
+        elif _name(indices) in _HANDING:
+            indices = indices.args[0]
+        elif _name(indices) == "relax.add":
+            known = [one for one in indices.args if isinstance(one, ir.GenericConst)]
+            others = [one for one in indices.args if not isinstance(one, ir.GenericConst)]
+            if len(known) != 1 or known[0].value.numpy().min(initial=1) != 0:
+                return None, 0
+            added, indices = added + int(known[0].value.numpy().max()), others[0]
+        else:
+            return None, 0
+
+
+def _name(value: Any) -> str:
+    return value.op.name if isinstance(getattr(value, "op", None), ir.Op) else ""
+
+
 @relax.expr_functor.mutator
 class _Limiter(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        name = call.op.name if isinstance(call.op, ir.Op) else ""
+        name = _name(call)
         if name == "relax.take" and str(call.attrs.mode) == "fast":
             return relax.op.take(*call.args, axis=call.attrs.axis, mode="clip")
         if name not in _LIMITS or isinstance(call.args[1], ir.GenericConst):

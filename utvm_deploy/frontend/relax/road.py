@@ -36,7 +36,7 @@ def relax_model(module: Any, shapes_for: ShapesFor = lambda _names: {}) -> Relax
 
     from utvm_deploy.frontend.relax.check import check_given, check_main
     from utvm_deploy.frontend.relax.halves import in_float32
-    from utvm_deploy.frontend.relax.indices import with_safe_indices
+    from utvm_deploy.frontend.relax.indices import places_of, with_safe_indices
     from utvm_deploy.frontend.relax.passes import MAIN, lowered_module
     from utvm_deploy.frontend.relax.shapes import with_shapes
 
@@ -45,12 +45,14 @@ def relax_model(module: Any, shapes_for: ShapesFor = lambda _names: {}) -> Relax
     bound = in_float32(given, MAIN)
     notes = notes if bound is given else (*notes, HALVES_NOTE)
     check_given(bound)
+    places = places_of(bound, MAIN)
     bound = with_safe_indices(bound, MAIN)
     try:
         lowered = lowered_module(bound)
     except tvm.error.InternalError as exc:
         raise ModelError(f"TVM cannot lower the module: {last_words(exc)}") from exc
-    return RelaxModel(str(tvm.ir.save_json(bound)), str(tvm.ir.save_json(lowered)), notes)
+    texts = str(tvm.ir.save_json(bound)), str(tvm.ir.save_json(lowered))
+    return RelaxModel(*texts, notes, places=places)
 
 
 def module_of_text(text: str) -> Any:
@@ -99,11 +101,12 @@ def relax_graph(model: RelaxModel, name: str) -> Graph:
 
     digest = hashlib.sha256(model.given.encode()).hexdigest()
     graph = graph_of(tvm.ir.load_json(model.lowered), name, digest)
-    if len(model.outputs) != len(graph.outputs):
-        return graph
-    names = dict(zip(graph.outputs, model.outputs, strict=True))
+    places = dict(zip(graph.inputs, model.places, strict=False))
+    names = {}
+    if len(model.outputs) == len(graph.outputs):
+        names = dict(zip(graph.outputs, model.outputs, strict=True))
     tensors = (
-        replace(tensor, name=names.get(number, tensor.name))
+        replace(tensor, name=names.get(number, tensor.name), most=places.get(number))
         for number, tensor in enumerate(graph.tensors)
     )
     return graph.replaced(tensors=tuple(tensors))
