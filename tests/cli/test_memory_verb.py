@@ -13,7 +13,7 @@ import pytest
 
 from utvm_deploy.base.paths import data_dir
 from utvm_deploy.cli.main import main
-from utvm_deploy.compiler.compiled.model import ArenaUse
+from utvm_deploy.compiler.compiled.memory_use import ArenaUse
 from utvm_deploy.results.profiling.memory_report import live_at
 
 BOARD = "mps2_an500"

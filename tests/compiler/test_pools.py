@@ -18,7 +18,7 @@ from utvm_deploy.boards.board import load_board
 from utvm_deploy.cli.main import main
 from utvm_deploy.compiler.budgets import Budget
 from utvm_deploy.compiler.compiled.library_format import read_library, write_library
-from utvm_deploy.compiler.compiled.model import Span
+from utvm_deploy.compiler.compiled.memory_use import Span
 from utvm_deploy.compiler.options import CompileOptions, Objective
 from utvm_deploy.compiler.planning.pools import (
     PoolLimit,

@@ -14,7 +14,7 @@ from tflite_writer import ModelWriter
 
 from utvm_deploy.base.errors import ProbeError
 from utvm_deploy.boards.board import load_board
-from utvm_deploy.compiler.compiled.model import Span
+from utvm_deploy.compiler.compiled.memory_use import Span
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import Device, Tensor
 

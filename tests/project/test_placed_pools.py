@@ -12,7 +12,8 @@ from tflite_writer import ModelWriter
 import utvm_deploy
 from utvm_deploy.base.errors import CompileError, StoppedTask
 from utvm_deploy.boards.board import load_board, with_template
-from utvm_deploy.compiler.compiled.model import CompiledModel, MemoryPool
+from utvm_deploy.compiler.compiled.memory_use import MemoryPool
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import CompileOptions
 from utvm_deploy.compiler.stages.pipeline import compile_model
 from utvm_deploy.device import INSTRUCTIONS

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.compiled.model import CompiledModel, MemoryPool
+from utvm_deploy.compiler.compiled.memory_use import MemoryPool
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.emission.pools import held_in, load_call, pool_arguments, pool_parameters
 
 _README = """

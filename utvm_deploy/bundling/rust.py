@@ -10,7 +10,8 @@ from utvm_deploy.base.paths import data_dir
 from utvm_deploy.boards.board import Board
 from utvm_deploy.bundling.vectors import allowed_difference, golden_bytes
 from utvm_deploy.compiler.c_text import c_type, comment, float_literal
-from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, MemoryPool
+from utvm_deploy.compiler.compiled.memory_use import MemoryPool
+from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel
 from utvm_deploy.compiler.planning.pools import POOL_ALIGNMENT
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array

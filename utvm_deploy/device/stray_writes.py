@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from utvm_deploy.base.errors import DeviceError, LinkClosed, VerifyError
-from utvm_deploy.compiler.compiled.model import CompiledModel, Layer, Span
+from utvm_deploy.compiler.compiled.memory_use import Span
+from utvm_deploy.compiler.compiled.model import CompiledModel, Layer
 from utvm_deploy.graph.model import Array
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.compiler.c_text import WEIGHTS_SECTION, c_type, float_literal
-from utvm_deploy.compiler.compiled.model import Span
+from utvm_deploy.compiler.compiled.memory_use import Span
 from utvm_deploy.graph.element_type import element_type
 from utvm_deploy.graph.model import Array
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from utvm_deploy.compiler.arena.placement import parts_of
 from utvm_deploy.compiler.arena.plan import ArenaPlan
-from utvm_deploy.compiler.compiled.model import ArenaUse
+from utvm_deploy.compiler.compiled.memory_use import ArenaUse
 
 
 def memory_map(plan: ArenaPlan) -> tuple[ArenaUse, ...]:

@@ -12,14 +12,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from utvm_deploy.compiler.c_text import c_type
+from utvm_deploy.compiler.compiled.memory_use import MemoryPool, Span
 from utvm_deploy.compiler.compiled.model import (
     Buffer,
     CompiledModel,
     InputRows,
     Layer,
     Loop,
-    MemoryPool,
-    Span,
     TrainedPart,
 )
 from utvm_deploy.compiler.options import FLOAT_MATHS, LEVELS

@@ -27,13 +27,8 @@ from utvm_deploy.compiler.c_text import (
     integer,
     placed,
 )
-from utvm_deploy.compiler.compiled.model import (
-    CompiledModel,
-    InputRows,
-    MemoryPool,
-    TrainedPart,
-    first_bytes,
-)
+from utvm_deploy.compiler.compiled.memory_use import MemoryPool
+from utvm_deploy.compiler.compiled.model import CompiledModel, InputRows, TrainedPart, first_bytes
 from utvm_deploy.compiler.emission.engines import blobs_of
 from utvm_deploy.compiler.emission.facts import buffer_of, inputs_of, layer_facts
 from utvm_deploy.compiler.emission.header import emit_header

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from utvm_deploy.compiler.compiled.model import Buffer, Layer, Span
+from utvm_deploy.compiler.compiled.memory_use import Span
+from utvm_deploy.compiler.compiled.model import Buffer, Layer
 from utvm_deploy.compiler.emission.library import state_of
 from utvm_deploy.compiler.lowering.program import Program, ScheduledStep
 from utvm_deploy.compiler.planning.pool_planning import scratch_offsets

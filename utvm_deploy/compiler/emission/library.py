@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from utvm_deploy.compiler.compiled.model import Span
+from utvm_deploy.compiler.compiled.memory_use import Span
 from utvm_deploy.compiler.emission.engines import (
     engine_declarations,
     engine_ends,

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from utvm_deploy.base.repeats import Repeat, repeats
 from utvm_deploy.compiler.c_text import integer
-from utvm_deploy.compiler.compiled.model import Loop, MemoryPool
+from utvm_deploy.compiler.compiled.memory_use import MemoryPool
+from utvm_deploy.compiler.compiled.model import Loop
 from utvm_deploy.compiler.emission.pools import pool_arguments, pool_parameters
 from utvm_deploy.compiler.lowering.program import Program, constant_of
 from utvm_deploy.kernels.contract.call import ScalarArgument, TensorArgument

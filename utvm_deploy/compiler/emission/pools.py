@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from utvm_deploy.compiler.compiled.model import CompiledModel, MemoryPool
+from utvm_deploy.compiler.compiled.memory_use import MemoryPool
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.planning.pools import POOL_ALIGNMENT
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from utvm_deploy.compiler.c_text import c_type
-from utvm_deploy.compiler.compiled.model import InputRows, MemoryPool, PushedStrip
+from utvm_deploy.compiler.compiled.memory_use import MemoryPool
+from utvm_deploy.compiler.compiled.model import InputRows, PushedStrip
 from utvm_deploy.compiler.emission.facts import buffer_of
 from utvm_deploy.compiler.emission.pools import pool_arguments, pool_parameters
 from utvm_deploy.compiler.lowering.program import Program

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from utvm_deploy.compiler.arena.plan import is_view
 from utvm_deploy.compiler.c_text import c_type
-from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, MemoryPool, Span, TrainedPart
+from utvm_deploy.compiler.compiled.memory_use import MemoryPool, Span
+from utvm_deploy.compiler.compiled.model import Buffer, CompiledModel, TrainedPart
 from utvm_deploy.compiler.emission.facts import buffer_of
 from utvm_deploy.compiler.emission.pools import pool_arguments, pool_parameters
 from utvm_deploy.compiler.lowering.program import Program

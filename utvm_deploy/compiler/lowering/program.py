@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from utvm_deploy.compiler.arena.plan import ArenaPlan, Step
-from utvm_deploy.compiler.compiled.model import MemoryPool
+from utvm_deploy.compiler.compiled.memory_use import MemoryPool
 from utvm_deploy.graph.model import Array, Graph
 from utvm_deploy.kernels.contract.c_function import CFunction
 from utvm_deploy.kernels.contract.call import Argument, ConstantArgument, TensorArgument

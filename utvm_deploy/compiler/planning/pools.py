@@ -16,7 +16,7 @@ import numpy as np
 from utvm_deploy.base.errors import CompileError
 from utvm_deploy.boards.board import Board, Region
 from utvm_deploy.compiler.budgets import Budget, check_size
-from utvm_deploy.compiler.compiled.model import MemoryPool, Resident, Span
+from utvm_deploy.compiler.compiled.memory_use import MemoryPool, Resident, Span
 from utvm_deploy.compiler.options import (
     ARENA,
     AUTO,

@@ -8,7 +8,8 @@ from typing import Any
 
 from utvm_deploy.base.results import one_line
 from utvm_deploy.boards.board import Board
-from utvm_deploy.compiler.compiled.model import ArenaUse, CompiledModel
+from utvm_deploy.compiler.compiled.memory_use import ArenaUse
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.project.image import Image
 from utvm_deploy.project.model_code import ModelCode, flash_bytes
