@@ -34,7 +34,7 @@ def joined(step: bytes, block: bytes) -> bytes:
     Raises ModelError if they share no variable that the block assigns, and for control flow.
     """
     model, other = schema.read_model(step), schema.read_model(block)
-    _without_unused(other)
+    _without_outputs(other)
     _check(model, other)
     main, behind = model.subgraphs[0], _appended(model, other)
     model.subgraphs.remove(behind)
@@ -65,7 +65,7 @@ def with_block(step: bytes, block: bytes) -> bytes:
     model, other = schema.read_model(step), schema.read_model(block)
     _check(model, other)
     _carry(model, other)
-    _without_unused(other)
+    _without_outputs(other)
     calls = [_once(some, some.subgraphs[0]) for some in (model, other)]
     behind = _appended(model, other)
     if [len(one) for one in calls] == [1, 1]:  # what one signature began, the other continues
@@ -112,26 +112,10 @@ def _appended(model: Any, other: Any) -> Any:
     return main
 
 
-def _without_unused(model: Any) -> None:
-    """Leave the main subgraph's operators that variables depend on, and no outputs."""
-    graph = model.subgraphs[0]
-    needed: set[int] = set()
-    kept = []
-    for operator in reversed(graph.operators):
-        is_kept = schema.kind_of(model, operator) in (_ASSIGN, _ONCE)
-        if is_kept or needed.intersection(schema.numbers(operator.outputs)):
-            needed.update(schema.numbers(operator.inputs))
-            kept.append(operator)
-    graph.operators, graph.outputs = kept[::-1], []
-    needed.update(schema.numbers(graph.inputs), *(schema.numbers(one.outputs) for one in kept))
-    used = sorted(needed - {-1})
-    numbers = {-1: -1} | {old: new for new, old in enumerate(used)}
-    graph.tensors = [graph.tensors[one] for one in used]
-    for item, field in [
-        (graph, "inputs"),
-        *((one, field) for one in kept for field in ("inputs", "outputs")),
-    ]:
-        setattr(item, field, [numbers[one] for one in schema.numbers(getattr(item, field))])
+def _without_outputs(model: Any) -> None:
+    """Leave what variables depend on."""
+    model.subgraphs[0].outputs = []
+    schema.remove_unused(model, model.subgraphs[0])
 
 
 def _operators(model: Any, kind: str) -> dict[tuple[bytes, bytes], Any]:

@@ -287,3 +287,44 @@ def add_metadata(model: Any, name: str, text: str) -> None:
     model.buffers.append(buffer)
     made.name, made.buffer = name.encode(), len(model.buffers) - 1
     model.metadata = [*(model.metadata or ()), made]
+
+
+def remove_unused(model: Any, graph: Any) -> None:
+    """Remove the operators that no output and no variable depends on, and unused tensors."""
+    _remove_unused_operators(graph)
+    _remove_unused_tensors(model, graph)
+
+
+def _remove_unused_operators(graph: Any) -> None:
+    used = set(numbers(graph.outputs))
+    kept = []
+    for operator in reversed(graph.operators):
+        made = numbers(operator.outputs)
+        # An operator without outputs, such as ASSIGN_VARIABLE, has another effect.
+        if not made or used.intersection(made):
+            used.update(numbers(operator.inputs))
+            kept.append(operator)
+    graph.operators = kept[::-1]
+
+
+def _remove_unused_tensors(model: Any, graph: Any) -> None:
+    used = {*numbers(graph.inputs), *numbers(graph.outputs)}
+    for operator in graph.operators:
+        for vector in (operator.inputs, operator.outputs, operator.intermediates):
+            used.update(numbers(vector))
+    kept = sorted(number for number in used if number >= 0)
+    new = {old: number for number, old in enumerate(kept)} | {-1: -1}
+    graph.tensors = [graph.tensors[number] for number in kept]
+    graph.inputs = [new[number] for number in numbers(graph.inputs)]
+    graph.outputs = [new[number] for number in numbers(graph.outputs)]
+    for operator in graph.operators:
+        operator.inputs = [new[number] for number in numbers(operator.inputs)]
+        operator.outputs = [new[number] for number in numbers(operator.outputs)]
+        if operator.intermediates is not None:
+            operator.intermediates = [new[n] for n in numbers(operator.intermediates)]
+    # Buffers keep their numbers, because metadata refers to them; the unused ones become empty.
+    buffers = {tensor.buffer for one in model.subgraphs for tensor in one.tensors}
+    buffers |= {entry.buffer for entry in model.metadata or ()}
+    for number, buffer in enumerate(model.buffers):
+        if number not in buffers:
+            buffer.data = None
