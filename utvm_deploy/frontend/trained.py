@@ -25,12 +25,6 @@ from utvm_deploy.frontend.training.recipe import positions_of
 from utvm_deploy.frontend.training.stored import TrainedWeights, fitted
 from utvm_deploy.graph.model import Array, Graph, Operator
 
-#: What makes the file's layout of that of Relax.
-_ORDERS = {
-    "CONV_2D": (0, 1, 2, 3),
-    "DEPTHWISE_CONV_2D": (3, 1, 2, 0),
-    "FULLY_CONNECTED": (1, 0),
-}
 #: The field of operators' options, and one of its values.
 _FUSED, _RELU = "fusedActivationFunction", 1
 
@@ -127,6 +121,8 @@ def _by_tensor(
     graph: Graph, file: Any, chosen: Sequence[int], weights: TrainedWeights, name: str
 ) -> dict[tuple[int, int], Array]:
     """An operator and a tensor of the file -> what the layer learned, as the file has it."""
+    from utvm_deploy.frontend.training.of_graph import ORDERS
+
     layers: list[list[Array]] = []
     for (label, *_), array in zip(weights.parts, weights.arrays(), strict=True):
         if label.endswith(".weight"):
@@ -135,7 +131,7 @@ def _by_tensor(
     found = {}
     for position, arrays in zip(chosen, layers, strict=True):
         place = graph.operators[position].sources[0]
-        order = _ORDERS[graph.operators[position].kind]
+        order = ORDERS[graph.operators[position].kind]
         numbers = [int(number) for number in file.operators[place].inputs[1:]]
         for number, array in zip(numbers, arrays, strict=False):
             shape = [int(extent) for extent in file.tensors[number].shape]

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,21 +25,26 @@ from utvm_deploy.frontend.relax.operators import number_of
 
 def with_rewrites(module: Any, main: str) -> Any:
     """The module with every rewrite done in its function ``main``."""
-    return _changed(_Rewriter(module), module, main)
+    return changed(_Rewriter(module), module, main)
 
 
 def with_extremes(module: Any, main: str) -> Any:
     """The module with ``maximum`` and ``minimum`` for ``clip``, whose layout TVM cannot change."""
-    return _changed(_Extremes(module), module, main)
+    return changed(_Extremes(module), module, main)
 
 
 def with_clips(module: Any, main: str) -> Any:
     """The module with ``clip`` where ``with_extremes`` left a minimum of a maximum."""
-    return _changed(_Clips(module), module, main)
+    return changed(_Clips(module), module, main)
 
 
 def without_dropouts(module: Any, main: str) -> Any:
     """The module without dropouts, as they do nothing in inference."""
+    return with_dropouts(module, main, lambda x, _rate: x)
+
+
+def with_dropouts(module: Any, main: str, instead: Callable[[Any, float], Any]) -> Any:
+    """The module with ``instead(x, rate)`` for each dropout of ``x``; the same if it has none."""
     found = set[str]()
 
     def visit(one: Any) -> None:
@@ -46,28 +52,28 @@ def without_dropouts(module: Any, main: str) -> Any:
 
     relax.analysis.post_order_visit(module[main], visit)
     is_needed = "relax.nn.dropout" in found
-    return _changed(_Undropped(module), module, main) if is_needed else module
+    return changed(_Dropouts(module, instead), module, main) if is_needed else module
 
 
-def dropout_of(mutator: Any, part: Any) -> Any:
-    """The call of a dropout whose output is this part of a tuple; None of another part."""
-    made = part.tuple_value
-    made = mutator.lookup_binding(made) if isinstance(made, relax.Var) else made
-    is_dropout = isinstance(made, ir.Call) and getattr(made.op, "name", "") == "relax.nn.dropout"
-    return made if is_dropout and part.index == 0 else None
-
-
-def _changed(mutator: Any, module: Any, main: str) -> Any:
+def changed(mutator: Any, module: Any, main: str) -> Any:
+    """The module whose function ``main`` a mutator has changed."""
     mutator.builder_.update_func(module.get_global_var(main), mutator.visit_expr(module[main]))
     return mutator.builder_.get()
 
 
 @relax.expr_functor.mutator
-class _Undropped(relax.PyExprMutator):  # type: ignore[misc]
+class _Dropouts(relax.PyExprMutator):  # type: ignore[misc]
+    def __init__(self, module: Any, instead: Callable[[Any, float], Any]) -> None:
+        super().__init__(module)
+        self._instead = instead
+
     def visit_tuple_getitem_(self, part: Any) -> Any:
         part = self.visit_expr_post_order(part)
-        made = dropout_of(self, part)
-        return part if made is None else made.args[0]
+        made = part.tuple_value
+        made = self.lookup_binding(made) if isinstance(made, relax.Var) else made
+        if getattr(getattr(made, "op", None), "name", "") != "relax.nn.dropout" or part.index:
+            return part
+        return self._instead(made.args[0], float(made.attrs.rate))
 
 
 @relax.expr_functor.mutator

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax, te, tirx
 
-from utvm_deploy.frontend.relax.operators import shape_of
-from utvm_deploy.frontend.relax.rewrites import dropout_of
+from utvm_deploy.frontend.relax.operators import constant_of, shape_of
+from utvm_deploy.frontend.relax.rewrites import changed, with_dropouts
 from utvm_deploy.frontend.training.optimizers import Emit, Optimizer
 from utvm_deploy.graph.model import Array
 
@@ -105,30 +105,46 @@ def with_masks(module: Any, main: str) -> tuple[Any, list[Dropout]]:
 
     The masks are the last parameters of its function ``main``.
     """
-    mutator = _Masks(module)
-    function = mutator.visit_expr(module[main])
-    parameters = [*function.params, *mutator.masks]
-    made = relax.Function(parameters, function.body, function.ret_ty, True, function.attrs)
-    changed = {**dict(module.functions_items()), module.get_global_var(main): made}
-    return relax.transform.Normalize()(ir.IRModule(changed)), mutator.dropouts
+    dropouts, masks = list[Dropout](), list[Any]()
 
-
-@relax.expr_functor.mutator
-class _Masks(relax.PyExprMutator):  # type: ignore[misc]
-    def __init__(self, module: Any) -> None:
-        super().__init__(module)
-        self.masks: list[Any] = []
-        self.dropouts: list[Dropout] = []
-
-    def visit_tuple_getitem_(self, part: Any) -> Any:
-        part = self.visit_expr_post_order(part)
-        made = dropout_of(self, part)
-        if made is None:
-            return part
-        (x,), rate = made.args, float(made.attrs.rate)
+    def masked(x: Any, rate: float) -> Any:
         shape = shape_of(x)
         if rate < 0:  # of whole channels
             shape = (*shape[:2], *(1 for _ in shape[2:]))
-        self.dropouts.append(Dropout(abs(rate), shape, len(self.dropouts)))
-        self.masks.append(relax.Var(f"mask_{len(self.masks)}", relax.TensorType(shape, "float32")))
-        return relax.op.multiply(x, self.masks[-1])
+        dropouts.append(Dropout(abs(rate), shape, len(dropouts)))
+        masks.append(relax.Var(f"mask_{len(masks)}", relax.TensorType(shape, "float32")))
+        return relax.op.multiply(x, masks[-1])
+
+    module = with_dropouts(module, main, masked)
+    function = module[main]
+    parameters = [*function.params, *masks]
+    made = relax.Function(parameters, function.body, function.ret_ty, True, function.attrs)
+    changed = {**dict(module.functions_items()), module.get_global_var(main): made}
+    return relax.transform.Normalize()(ir.IRModule(changed)), dropouts
+
+
+def without_ones(module: Any, main: str) -> Any:
+    """The module without products with masks of ones."""
+    return changed(_Unmasked(module), module, main)
+
+
+#: What makes ones of ones.
+_MOVERS = ("relax.grad.no_grad", "relax.permute_dims", "relax.reshape", "relax.expand_dims")
+
+
+@relax.expr_functor.mutator
+class _Unmasked(relax.PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if call.op != ir.Op.get("relax.multiply") or not self._is_ones(call.args[1]):
+            return call
+        return call.args[0] if shape_of(call.args[0]) == shape_of(call) else call
+
+    def _is_ones(self, made: Any) -> bool:
+        """Of a product that stays, a mask of ones changes nothing either."""
+        if isinstance(made, relax.Var):
+            return self._is_ones(self.lookup_binding(made))
+        if getattr(getattr(made, "op", None), "name", "") in _MOVERS:
+            return self._is_ones(made.args[0])
+        array = constant_of(made)
+        return array is not None and bool((array == 1).all())

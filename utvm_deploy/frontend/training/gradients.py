@@ -32,8 +32,10 @@ def _where(condition: Any, gradient: Any) -> Any:
     return op.where(condition, gradient, _number(0.0))
 
 
-def _within(made: Any, call: Any, low: float | None, high: float | None, gradient: Any) -> Any:
-    """The gradient where an input is between bounds.
+def _within(
+    low: float | None, high: float | None, made: Any, call: Any, gradient: Any
+) -> list[Any]:
+    """The gradient where an input is between bounds, which have none.
 
     At the bounds 0 and 6 it is 0, as in PyTorch's ReLU and ReLU6. So it looks at the output, which
     the next layer keeps anyway. At other bounds it is 1, as in PyTorch's clamp. To know these, it
@@ -46,27 +48,19 @@ def _within(made: Any, call: Any, low: float | None, high: float | None, gradien
         if bound is not None and math.isfinite(bound):
             of, inside = (made, is_open) if bound == own else (call.args[0], is_closed)
             gradient = _where(inside(of, _number(bound)), gradient)
-    return gradient
-
-
-def _relu(made: Any, call: Any, gradient: Any) -> list[Any]:
-    return [_within(made, call, 0.0, None, gradient)]
+    return [gradient, *map(op.grad.no_grad, call.args[1:])]
 
 
 def _maximum(made: Any, call: Any, gradient: Any) -> list[Any] | None:
     """Of a tensor and a number; None of two tensors."""
     low = number_of(call.args[1])
-    return None if low is None else [_within(made, call, low, None, gradient), _none_of(call, 1)]
+    return None if low is None else _within(low, None, made, call, gradient)
 
 
 def _minimum(made: Any, call: Any, gradient: Any) -> list[Any] | None:
     """Of a tensor and a number; None of two tensors."""
     high = number_of(call.args[1])
-    return None if high is None else [_within(made, call, None, high, gradient), _none_of(call, 1)]
-
-
-def _none_of(call: Any, place: int) -> Any:
-    return op.grad.no_grad(call.args[place])
+    return None if high is None else _within(None, high, made, call, gradient)
 
 
 def _leaky_relu(made: Any, call: Any, gradient: Any) -> list[Any] | None:
@@ -91,9 +85,8 @@ def _matmul(_made: Any, call: Any, gradient: Any) -> list[Any] | None:
 
 
 def _clip(made: Any, call: Any, gradient: Any) -> list[Any]:
-    _, *bounds = call.args
-    low, high = map(number_of, bounds)
-    return [_within(made, call, low, high, gradient), *map(op.grad.no_grad, bounds)]
+    low, high = map(number_of, call.args[1:])
+    return _within(low, high, made, call, gradient)
 
 
 def _exp(made: Any, _call: Any, gradient: Any) -> list[Any]:
@@ -307,7 +300,7 @@ _GRADIENTS: Mapping[str, _Gradient] = {
     "relax.nn.leakyrelu": _leaky_relu,
     "relax.nn.pad": _pad,
     "relax.nn.prelu": _prelu,
-    "relax.nn.relu": _relu,
+    "relax.nn.relu": partial(_within, 0.0, None),
     "relax.nn.softplus": _softplus,
     "relax.rsqrt": _rsqrt,
     "relax.square": _square,

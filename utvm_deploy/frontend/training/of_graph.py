@@ -20,31 +20,28 @@ from tvm import relax
 from tvm.relax import op
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
+from utvm_deploy.frontend.relax.operators import shape_of
 from utvm_deploy.frontend.training.graph import step_graph
 from utvm_deploy.frontend.training.recipe import Recipe, positions_of
 from utvm_deploy.frontend.training.step import train_step
 from utvm_deploy.frontend.training.stored import digest_of
 from utvm_deploy.graph.attribute_values import FLOAT_MAX, Clamp, Limits
-from utvm_deploy.graph.attributes import (
-    Concatenation,
-    Convolution,
-    Dequantize,
-    Gelu,
-    LeakyRelu,
-    Mean,
-    Pad,
-    Pool,
-    Rearrange,
-    Softmax,
-)
+from utvm_deploy.graph.attributes import Dequantize
 from utvm_deploy.graph.check import place_of
 from utvm_deploy.graph.model import Graph, Operator, Tensor
 from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.rewrite import compacted, renumbered
 
 _Floats: TypeAlias = NDArray[np.float32]
+#: Emits what an operator becomes.
+_Maker: TypeAlias = Callable[["_Head", Operator], Any]
 
-_LAYERS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+#: The layers that train, and the axes of a file's weights in the order of those in Relax.
+ORDERS = {
+    "CONV_2D": (0, 1, 2, 3),
+    "DEPTHWISE_CONV_2D": (3, 1, 2, 0),
+    "FULLY_CONNECTED": (1, 0),
+}
 CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 
 
@@ -57,12 +54,10 @@ def graph_that_trains(graph: Graph, recipe: Recipe) -> tuple[Graph, tuple[str, .
     if graph.states or len(graph.outputs) != 1:
         raise ModelError("only a model with one output and without states can train")
     ends = _ends(graph, head)
-    within = [i for i, one in enumerate(graph.operators) if one.kind in _LAYERS and i in head]
+    within = [i for i, one in enumerate(graph.operators) if one.kind in ORDERS and i in head]
     maker = _Head(graph, ends)
-    for position in sorted(head):
-        maker.add(graph.operators[position])
     own = replace(recipe, layers=tuple(within.index(i) for i in chosen))
-    step = train_step(maker.module(), own, maker.names)
+    step = train_step(maker.module(sorted(head)), own, maker.names)
     weights = tuple(label for label, _ in step.states[: step.weights])
     digest = digest_of(graph.digest, weights)
     return _joined(graph, head, ends, step_graph(step, graph.name, digest)), weights
@@ -73,7 +68,7 @@ def head_of(graph: Graph, recipe: Recipe) -> tuple[list[int], set[int]]:
 
     Raises UsageError for layers that there are not.
     """
-    layers = [i for i, one in enumerate(graph.operators) if one.kind in _LAYERS]
+    layers = [i for i, one in enumerate(graph.operators) if one.kind in ORDERS]
     names = [short_name(graph.tensors[graph.operators[i].outputs[0]].name) for i in layers]
     told = [
         f"{name} ({graph.operators[i].kind} {_shape_text(graph, i)})"
@@ -141,27 +136,27 @@ class _Head:
     def __init__(self, graph: Graph, ends: Sequence[int]) -> None:
         self.graph = graph
         self.names: dict[bytes, list[str]] = {}
-        self._made: dict[int, Any] = {}
         self._builder = relax.BlockBuilder()
         self._inputs = [
             relax.Var(f"end_{i}", relax.TensorType(graph.tensors[i].shape, "float32")) for i in ends
         ]
-        self._made.update(zip(ends, self._inputs, strict=True))
-        self._todo: list[Operator] = []
+        self._made = dict[int | None, Any](zip(ends, self._inputs, strict=True))
 
-    def add(self, operator: Operator) -> None:
-        """Have an operator in the head. Raises UnsupportedOperator for one that cannot train."""
-        if operator.kind not in _HEADS and operator.kind not in CONVERSIONS:
-            raise UnsupportedOperator(
-                f"{place_of(self.graph, operator)}, has no gradient; train only layers behind it"
-            )
-        self._todo.append(operator)
+    def module(self, positions: Sequence[int]) -> Any:
+        """The module of these operators: the ends in, the graph's output out.
 
-    def module(self) -> Any:
-        """The module: the ends in, the graph's output out."""
+        Raises UnsupportedOperator for an operator that cannot train.
+        """
+        operators = [self.graph.operators[position] for position in positions]
+        for operator in operators:
+            if operator.kind not in (*_HEADS, *CONVERSIONS):
+                raise UnsupportedOperator(
+                    f"{place_of(self.graph, operator)}, has no gradient; train only layers behind "
+                    "it"
+                )
         with self._builder.function("main", self._inputs):
             with self._builder.dataflow():
-                for operator in self._todo:
+                for operator in operators:
                     self._emit(operator)
                 output = self._builder.emit_output(self._made[self.graph.outputs[0]])
             self._builder.emit_func_output(output)
@@ -173,11 +168,13 @@ class _Head:
         if operator.kind in CONVERSIONS:
             self._made[number] = self.operand(operator, 0)
             return
-        made = _HEADS[operator.kind](self, operator)
+        made = self.emit(_HEADS[operator.kind](self, operator))
+        if shape_of(made) != tuple(output.shape):
+            made = self.emit(op.reshape(made, output.shape))
         least, most = bounds_of(operator.attributes, output)
         if least > -math.inf or most < math.inf:
-            made = op.clip(self.emit(made), least, most)
-        self._made[number] = self.emit(made)
+            made = self.emit(op.clip(made, least, most))
+        self._made[number] = made
 
     def emit(self, value: Any) -> Any:
         """The variable of an expression."""
@@ -201,8 +198,9 @@ class _Head:
             )
         return floats_of(tensor)
 
-    def named(self, operator: Operator, weights: _Floats) -> Any:
+    def weights(self, operator: Operator) -> Any:
         """Weights as a constant, by which the layer gets the name of its output."""
+        weights = self.floats(operator, 1).transpose(ORDERS[operator.kind])
         name = short_name(self.graph.tensors[operator.outputs[0]].name)
         key = weights if weights.ndim == 2 else np.moveaxis(weights, -1, 1)
         self.names.setdefault(key.tobytes(), []).append(name)
@@ -246,25 +244,21 @@ def bounds_of(attributes: Any, output: Tensor) -> tuple[float, float]:
 
 
 def _dense(head: _Head, operator: Operator) -> Any:
-    weights = np.ascontiguousarray(head.floats(operator, 1).T)
-    rows = head.emit(op.reshape(head.operand(operator, 0), (-1, weights.shape[0])))
-    made = head.with_bias(operator, op.matmul(rows, head.named(operator, weights)))
-    return op.reshape(head.emit(made), head.graph.tensors[operator.outputs[0]].shape)
+    weights = head.weights(operator)
+    rows = head.emit(op.reshape(head.operand(operator, 0), (-1, shape_of(weights)[0])))
+    return head.with_bias(operator, op.matmul(rows, weights))
 
 
 def _convolution(head: _Head, operator: Operator) -> Any:
-    a = operator.attributes
-    assert isinstance(a, Convolution)
-    weights, groups = head.floats(operator, 1), 1
+    a: Any = operator.attributes
+    weights, groups = head.weights(operator), 1
     if operator.kind == "DEPTHWISE_CONV_2D":
-        groups = weights.shape[3] // a.depth_multiplier
-        weights = weights.transpose(3, 1, 2, 0)
-    top, bottom, left, right = a.padding
+        groups = shape_of(weights)[0] // a.depth_multiplier
     made = op.nn.conv2d(
         head.operand(operator, 0),
-        head.named(operator, weights),
+        weights,
         strides=a.strides,
-        padding=(top, left, bottom, right),
+        padding=_padding(a),
         dilation=a.dilations,
         groups=groups,
         data_layout="NHWC",
@@ -273,104 +267,74 @@ def _convolution(head: _Head, operator: Operator) -> Any:
     return head.with_bias(operator, made)
 
 
-def _pool(head: _Head, operator: Operator) -> Any:
-    a = operator.attributes
-    assert isinstance(a, Pool)
-    top, bottom, left, right = a.padding
-    function = op.nn.max_pool2d if operator.kind == "MAX_POOL_2D" else op.nn.avg_pool2d
-    padding = (top, left, bottom, right)
-    return function(head.operand(operator, 0), a.window, a.strides, padding, layout="NHWC")
+def _padding(attributes: Any) -> tuple[int, ...]:
+    """As Relax has it: top, left, bottom, right."""
+    top, bottom, left, right = attributes.padding
+    return top, left, bottom, right
 
 
-def _mean(head: _Head, operator: Operator) -> Any:
-    assert isinstance(operator.attributes, Mean)
-    made = op.mean(head.operand(operator, 0), list(operator.attributes.axes))
-    return op.reshape(head.emit(made), head.graph.tensors[operator.outputs[0]].shape)
+def _pool(function: Any) -> _Maker:
+    return _of_one(lambda x, a: function(x, a.window, a.strides, _padding(a), layout="NHWC"))
 
 
-def _softmax(head: _Head, operator: Operator) -> Any:
-    assert isinstance(operator.attributes, Softmax)
-    x, beta = head.operand(operator, 0), operator.attributes.beta
-    if beta != 1.0:
-        x = head.emit(op.multiply(x, relax.const(beta, "float32")))
-    return op.nn.softmax(x, -1)
+def _softmax(x: Any, a: Any) -> Any:
+    return op.nn.softmax(x if a.beta == 1.0 else op.multiply(x, relax.const(a.beta, "float32")), -1)
 
 
-def _of_one(function: Callable[[Any], Any]) -> Callable[[_Head, Operator], Any]:
-    return lambda head, operator: function(head.operand(operator, 0))
+def _of_one(function: Callable[[Any, Any], Any]) -> _Maker:
+    """Of an input and the attributes."""
+    return lambda head, operator: function(head.operand(operator, 0), operator.attributes)
 
 
-def _of_two(function: Callable[[Any, Any], Any]) -> Callable[[_Head, Operator], Any]:
+def _of_two(function: Callable[[Any, Any], Any]) -> _Maker:
     return lambda head, operator: function(head.operand(operator, 0), head.operand(operator, 1))
 
 
-def _hard_swish(x: Any) -> Any:
+def _hard_swish(x: Any, _attributes: Any) -> Any:
     """x relu6(x + 3) / 6 (Howard et al., "Searching for MobileNetV3", 2019)."""
     gate = op.clip(op.add(x, relax.const(3.0, "float32")), 0, 6)
     return op.multiply(op.multiply(x, gate), relax.const(1 / 6, "float32"))
 
 
-def _gelu(head: _Head, operator: Operator) -> Any:
-    assert isinstance(operator.attributes, Gelu)
-    function = op.nn.gelu_tanh if operator.attributes.approximates else op.nn.gelu
-    return function(head.operand(operator, 0))
-
-
-def _leaky_relu(head: _Head, operator: Operator) -> Any:
-    assert isinstance(operator.attributes, LeakyRelu)
-    return op.nn.leakyrelu(head.operand(operator, 0), operator.attributes.alpha)
-
-
 def _concatenation(head: _Head, operator: Operator) -> Any:
-    assert isinstance(operator.attributes, Concatenation)
+    attributes: Any = operator.attributes
     parts = [head.operand(operator, place) for place in range(len(operator.inputs))]
-    return op.concat(parts, operator.attributes.axis)
-
-
-def _pad(head: _Head, operator: Operator) -> Any:
-    a = operator.attributes
-    assert isinstance(a, Pad)
-    return op.nn.pad(head.operand(operator, 0), [n for pair in a.paddings for n in pair])
+    return op.concat(parts, attributes.axis)
 
 
 def _rearranged(head: _Head, operator: Operator) -> Any:
-    a = operator.attributes
-    assert isinstance(a, Rearrange)
+    a: Any = operator.attributes
     made = head.emit(op.reshape(head.operand(operator, 0), a.view))
     for axis, (extent, indices) in enumerate(zip(a.view, a.indices, strict=True)):
         if list(indices) != list(range(extent)):
             places = relax.const(np.asarray(indices, np.int32))
             made = head.emit(op.take(made, places, axis))
-    return op.reshape(head.emit(op.permute_dims(made, list(a.order))), a.shape)
+    return op.permute_dims(made, list(a.order))
 
 
-def _reshape(head: _Head, operator: Operator) -> Any:
-    shape = head.graph.tensors[operator.outputs[0]].shape
-    return op.reshape(head.operand(operator, 0), shape)
-
-
-#: What operators of the head become.
-_HEADS: Mapping[str, Callable[[_Head, Operator], Any]] = {
+#: What operators of the head become, before it gets the shape of the output.
+_HEADS: Mapping[str, _Maker] = {
     "ADD": _of_two(op.add),
-    "AVERAGE_POOL_2D": _pool,
+    "AVERAGE_POOL_2D": _pool(op.nn.avg_pool2d),
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
     "FULLY_CONNECTED": _dense,
-    "GELU": _gelu,
+    "GELU": _of_one(lambda x, a: (op.nn.gelu_tanh if a.approximates else op.nn.gelu)(x)),
     "HARD_SWISH": _of_one(_hard_swish),
-    "LEAKY_RELU": _leaky_relu,
-    "LOGISTIC": _of_one(op.sigmoid),
-    "MAX_POOL_2D": _pool,
-    "MEAN": _mean,
+    "LEAKY_RELU": _of_one(lambda x, a: op.nn.leakyrelu(x, a.alpha)),
+    "LOGISTIC": _of_one(lambda x, _: op.sigmoid(x)),
+    "MAX_POOL_2D": _pool(op.nn.max_pool2d),
+    "MEAN": _of_one(lambda x, a: op.mean(x, list(a.axes))),
     "MUL": _of_two(op.multiply),
-    "PAD": _pad,
-    **dict.fromkeys(("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1"), _of_one(lambda x: x)),
-    "RESHAPE": _reshape,
+    "PAD": _of_one(lambda x, a: op.nn.pad(x, [n for pair in a.paddings for n in pair])),
+    **dict.fromkeys(
+        ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "RESHAPE"), _of_one(lambda x, _: x)
+    ),
     "SLICE": _rearranged,
-    "SOFTMAX": _softmax,
+    "SOFTMAX": _of_one(_softmax),
     "STRIDED_SLICE": _rearranged,
     "SUB": _of_two(op.subtract),
-    "TANH": _of_one(op.tanh),
+    "TANH": _of_one(lambda x, _: op.tanh(x)),
     "TRANSPOSE": _rearranged,
 }

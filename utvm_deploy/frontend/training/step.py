@@ -16,9 +16,9 @@ from tvm import ir, relax
 from tvm.relax import transform as t
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
-from utvm_deploy.frontend.relax.operators import shape_of, variables_of
+from utvm_deploy.frontend.relax.operators import shape_of
 from utvm_deploy.frontend.relax.passes import MAIN, prepared_module
-from utvm_deploy.frontend.training.dropout import STEPS, Dropout, counting, with_masks
+from utvm_deploy.frontend.training.dropout import STEPS, Dropout, counting, with_masks, without_ones
 from utvm_deploy.frontend.training.gradients import register_gradients
 from utvm_deploy.frontend.training.optimizers import (
     LOSSES,
@@ -36,7 +36,6 @@ from utvm_deploy.frontend.training.weights import (
     check_not_shared,
     trainable_layers,
     with_parameters,
-    with_variables,
 )
 from utvm_deploy.graph.model import Array
 
@@ -85,6 +84,8 @@ def train_step(module: Any, recipe: Recipe, names: Names) -> TrainStep:
             raise UnsupportedOperator(
                 f"TVM cannot differentiate the model: {last_words(exc)}; train fewer layers"
             ) from exc
+        if drops:
+            adjoint = without_ones(adjoint, _ADJOINT)
         return _with_updates(adjoint, recipe, weights, classes, bool(drops))
 
 
@@ -93,15 +94,12 @@ def _with_loss(
 ) -> tuple[Any, int | None]:
     """main(inputs, label, weights) -> (loss, output), and the number of classes.
 
-    With dropouts, the number of the step is in front of the weights. What depends on a dropout is
-    there twice: for the loss with its mask, and for the output without it.
+    With dropouts, the number of the step is in front of the weights. The model is there twice then:
+    for the loss with masks, and for the output with ones instead. Passes make one of equal parts.
     """
     function = module[MAIN]
-    output = _only_output(function)
-    compared, classes = output, None
-    shape = shape_of(output)
+    shape, classes = shape_of(_only_output(function)), None
     if recipe.loss == CROSS_ENTROPY:
-        compared = _logits(function, output)
         if len(shape) != 2:
             raise ModelError(
                 f"cross_entropy needs an output of [batch, classes], and this one has {shape}; "
@@ -118,37 +116,27 @@ def _with_loss(
     step = relax.Var(STEPS, relax.TensorType((), "float32"))
     with builder.function(MAIN, [*inputs, label, *([step] if drops else []), *trained]):
         with builder.dataflow():
-            emitted = (drop.emitted(builder, step, recipe.seed) for drop in drops)
-            lost, kept = _bound_twice(builder, function, dict(zip(masks, emitted, strict=True)))
-            compared = lost.get(compared, compared)
+            drawn = (drop.emitted(builder, step, recipe.seed) for drop in drops)
+            ones = (relax.const(np.ones(drop.shape, np.float32)) for drop in drops)
+            lost = _emitted(builder, function, dict(zip(masks, drawn, strict=True)))
+            kept = (
+                _emitted(builder, function, dict(zip(masks, ones, strict=True))) if drops else lost
+            )
+            compared = _logits(lost) if classes else _only_output(lost)
             loss = builder.emit_output(LOSSES[recipe.loss](builder.emit, compared, label), "loss")
-            made = builder.emit_output(kept.get(output, output), "output")
+            made = builder.emit_output(_only_output(kept), "output")
         builder.emit_func_output(relax.Tuple([loss, made]))
     return _replaced(module, builder.get()), classes
 
 
-def _bound_twice(
-    builder: Any, function: Any, masks: Mapping[Any, Any]
-) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    """Emit the bindings of a function with masks for some parameters, and without.
-
-    Returns what variables became in either way, where that is another variable.
-    """
-    lost, kept, moved = dict(masks), dict[Any, Any](), {*masks}
-    for binding in function.body.blocks[0].bindings:
-        variable, value = binding.var, binding.value
-        read = [*variables_of(value)]
-        if any(one in lost for one in read):
-            lost[variable] = builder.emit(with_variables(value, {**kept, **lost}))
-        if read and moved.issuperset(read):
-            moved.add(variable)  # a mask in another layout
-        elif moved & {*read}:
-            (x,) = {*read} - moved
-            kept[variable] = kept.get(x, x)
-        else:
-            own = builder.normalize(with_variables(value, kept))
-            builder.emit_normalized(relax.VarBinding(variable, own))
-    return lost, kept
+def _emitted(builder: Any, function: Any, masks: Mapping[Any, Any]) -> Any:
+    """A copy of the function with values for its masks, whose bindings the builder has then."""
+    made = relax.utils.copy_with_new_vars(function)
+    values = (masks.get(one, one) for one in function.params)
+    made = made.bind_params(dict(zip(made.params, values, strict=True)))
+    for binding in made.body.blocks[0].bindings:
+        builder.emit_normalized(binding)
+    return made
 
 
 def _only_output(function: Any) -> Any:
@@ -172,8 +160,9 @@ def _made(function: Any, variable: Any) -> Any:
     return None
 
 
-def _logits(function: Any, output: Any) -> Any:
+def _logits(function: Any) -> Any:
     """What goes into the softmax at the end of a model; its output if it has none."""
+    output = _only_output(function)
     made = _made(function, output)
     is_softmax = isinstance(made, ir.Call) and getattr(made.op, "name", "") in (
         "relax.nn.softmax",

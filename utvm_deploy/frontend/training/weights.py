@@ -217,19 +217,15 @@ def with_constants(module: Any, main: str, given: Mapping[tuple[int, int], Array
 
     Each gets a separate constant, because several operands may read one.
     """
-    function = module[main]
-    (block,) = function.body.blocks
-    bindings = []
-    for position, binding in enumerate(block.bindings):
-        value, own = binding.value, {at: one for (i, at), one in given.items() if i == position}
-        if own:
-            operands = list(value.args)
-            for place, array in own.items():
-                shape = operands[place].value.shape
-                operands[place] = relax.const(np.array(np.broadcast_to(array, shape)))
-            value = ir.Call(value.op, operands, value.attrs, value.ty_args)
-        bindings.append(relax.VarBinding(binding.var, value))
-    return _with_bindings(module, main, bindings, function.params)
+    bindings = list(module[main].body.blocks[0].bindings)
+    for (position, place), array in given.items():
+        variable, value = bindings[position].var, bindings[position].value
+        operands = list(value.args)
+        shape = operands[place].value.shape
+        operands[place] = relax.const(np.array(np.broadcast_to(array, shape)))
+        value = ir.Call(value.op, operands, value.attrs, value.ty_args)
+        bindings[position] = relax.VarBinding(variable, value)
+    return _with_bindings(module, main, bindings, module[main].params)
 
 
 def _with_bindings(module: Any, main: str, bindings: Sequence[Any], params: Sequence[Any]) -> Any:
@@ -238,17 +234,3 @@ def _with_bindings(module: Any, main: str, bindings: Sequence[Any], params: Sequ
     made = relax.Function(params, sequence, function.ret_ty, True, function.attrs)
     changed = tvm.IRModule({**dict(module.functions_items()), module.get_global_var(main): made})
     return relax.transform.Normalize()(changed)
-
-
-def with_variables(expression: Any, others: Mapping[Any, Any]) -> Any:
-    """An expression that reads other variables."""
-    if not any(one in others for one in variables_of(expression)):
-        return expression
-    if isinstance(expression, ir.Call):
-        operands = [with_variables(one, others) for one in expression.args]
-        return ir.Call(expression.op, operands, expression.attrs, expression.ty_args)
-    if isinstance(expression, relax.Tuple):
-        return relax.Tuple([with_variables(one, others) for one in expression.fields])
-    if isinstance(expression, relax.TupleGetItem):
-        return relax.TupleGetItem(with_variables(expression.tuple_value, others), expression.index)
-    return others[expression]
