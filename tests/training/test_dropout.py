@@ -152,24 +152,30 @@ def test_inference_has_the_same_kernels_without_dropouts() -> None:
 
 
 @pytest.mark.slow
-def test_dropouts_of_an_onnx_file_train(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("is_told", [False, True])
+def test_dropouts_of_an_onnx_file_train(is_told: bool, tmp_path: Path) -> None:
+    # Exported for inference, a file says so by an input that is false, or has no such input.
+    rng, told = np.random.default_rng(0), ["training"] if is_told else []
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"]),
-        helper.make_node("Dropout", ["a", "ratio"], ["b"]),
+        helper.make_node("Dropout", ["a", "ratio", *told], ["b"]),
         helper.make_node("MatMul", ["b", "v"], ["y"]),
     ]
     constants = {"w": rng.standard_normal((4, 6)), "v": rng.standard_normal((6, 3)), "ratio": 0.25}
+    initializers = [numpy_helper.from_array(np.float32(v), name) for name, v in constants.items()]
+    initializers += [numpy_helper.from_array(np.array(False), name) for name in told]
     graph = helper.make_graph(
         nodes,
         "net",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3])],
-        [numpy_helper.from_array(np.float32(v), name) for name, v in constants.items()],
+        initializers,
     )
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     made = utvm_deploy.trainable(path, layers="all")
     assert STEPS in {made.graph.tensors[found].name for found, _ in made.graph.states}
+    masks = [one for one in made.graph.operators if "mask" in getattr(one.attributes, "name", "")]
+    assert len(masks) == 1
     with pytest.raises(UsageError, match="seed is -1; give a number from 0"):
         utvm_deploy.trainable(path, seed=-1)

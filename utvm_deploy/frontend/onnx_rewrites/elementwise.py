@@ -170,8 +170,8 @@ def dropout(r: Rewriting) -> bool:
             f"{r.place} may be for training; export the model for inference, without its input "
             "training_mode"
         )
-    if not is_training and not r.wants(1) and not r.has(2):
-        return False
+    if not is_training and not r.wants(1):
+        return False  # a train step has it
     r.finish(r.input(0))
     if r.wants(1):
         # Before version 12, the mask had the type of the input.
