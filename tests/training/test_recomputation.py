@@ -91,6 +91,10 @@ def test_within_a_budget_activations_are_computed_again_to_the_same_bytes(
     assert model.arena_bytes <= least
     assert model.tradeoff is not None and model.tradeoff.recomputed > 0
     assert f"computed again for gradients: {model.tradeoff.recomputed}." in model.tradeoff.text
+    whole, *others = model.tradeoff.weighed
+    assert (whole.recomputed, whole.cycles) == (0, None) and whole.arena_bytes > least
+    taken = model.tradeoff.recomputed, model.tradeoff.streamed, model.arena_bytes
+    assert taken in [(one.recomputed, one.streamed, one.arena_bytes) for one in others]
     assert len(model.layers) > len(kept.layers)
     assert trained(model, host) == trained(kept, host)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -123,6 +124,16 @@ def test_what_does_not_fit_is_one_sentence(
     for model, path in (("digits_float", weights), ("digits", narrow)):
         with pytest.raises(ModelError, match=rf"of another model than {model}\.tflite"):
             utvm_deploy.inspect(MODELS / f"{model}.tflite", weights=path)
+
+
+def test_a_dry_run_shows_what_plans_cost(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--dry-run", "-o", str(data / "none.weights")]
+    assert run("train", data, *options) == 0
+    assert "--optimize ram shows what other plans cost" in capsys.readouterr().out
+    assert run("train", data, *options, "--optimize", "ram", "--layers=-3,-1") == 0
+    told = capsys.readouterr().out
+    assert re.search(r"computed again +layers in strips +arena bytes +\w+\n", told), told
+    assert re.search(r"\n +0 +\d+ +[\d,]+ +[\d,]+\n", told), told
 
 
 def test_ctrl_c_keeps_the_last_whole_epoch_and_what_overflows_writes_none(

@@ -240,6 +240,7 @@ def _facts(model: DeviceModel, learner: Trainable) -> dict[str, Any]:
         **picked(device.hello, "tick_unit", "ticks_per_second"),
         "is_modelled": device.is_modelled,
         "arena_bytes": compiled.arena_bytes,
+        "tradeoff": asdict(compiled.tradeoff) if compiled.tradeoff else None,
         "ram_bytes": device.image.ram_bytes + compiled.arena_bytes + compiled.pool_bytes,
         "flash_bytes": device.image.flash_bytes,
     }

@@ -133,6 +133,16 @@ class OverBudget(CompileError):
 
 
 @dataclass(frozen=True)
+class StepPlan:
+    """A plan of a train step that was weighed; one that is over the budget has no cycles."""
+
+    recomputed: int  # activations that are computed again
+    streamed: int  # layers in strips of rows
+    arena_bytes: int
+    cycles: int | None
+
+
+@dataclass(frozen=True)
 class Tradeoff:
     """What was chosen, next to what could have been: bytes of arena, and predicted cycles."""
 
@@ -149,6 +159,7 @@ class Tradeoff:
     unit: str = field(default="cycles", metadata={"is_added": True})
     # Activations of a train step that are computed again.
     recomputed: int = field(default=0, metadata={"is_added": True})
+    weighed: tuple[StepPlan, ...] = field(default=(), metadata={"is_added": True})
 
     @property
     def text(self) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
 
 import utvm_deploy
 from utvm_deploy.api.steps import compile_fitting
@@ -14,6 +17,7 @@ from utvm_deploy.base.readable import counted
 from utvm_deploy.cli.arguments import board_of
 from utvm_deploy.cli.compile_options import compile_options, keywords
 from utvm_deploy.cli.output import Output
+from utvm_deploy.cli.reports import memory_line
 from utvm_deploy.cli.steps import check_board, device_of, dry_run_step
 from utvm_deploy.results.pages.training_page import training_html, what_it_takes
 
@@ -35,7 +39,13 @@ def run(args: argparse.Namespace, out: Output) -> int:
         learner = trainable(args.model, **{name: getattr(args, name) for name in names})
         samples_of(learner, args.data, args.labels, args.held_out)
         options = compile_options(args, board)
-        return dry_run_step(args, board, compile_fitting(learner, board, no_progress, **options))
+        compiled = compile_fitting(learner, board, no_progress, **options)
+        out.line(memory_line(compiled))
+        if compiled.tradeoff is None:
+            out.line("all activations are kept; --optimize ram shows what other plans cost")
+        else:
+            _show_plans(out, asdict(compiled.tradeoff))
+        return dry_run_step(args, board, compiled)
     kept = "no weights were written"
 
     def ended(epoch: Epoch) -> None:
@@ -52,9 +62,21 @@ def run(args: argparse.Namespace, out: Output) -> int:
     except KeyboardInterrupt:
         raise KeyboardInterrupt(kept) from None
     result = found.to_dict()
+    if result["tradeoff"] is not None:
+        _show_plans(out, result["tradeoff"])
     for line in what_it_takes(result):
         out.line(line)
     out.line(f"wrote {args.output}")
     out.file(args.html, lambda: training_html(result))
     out.found(result)
     return 0
+
+
+def _show_plans(out: Output, tradeoff: Mapping[str, Any]) -> None:
+    """What the plans of the memory cost that were weighed."""
+    columns = "computed again", "layers in strips", "arena bytes", tradeoff["unit"]
+    rows = (tuple(one.values()) for one in tradeoff["weighed"])
+    out.table(
+        [f">{column}" for column in columns],
+        [["over the budget" if n is None else f"{n:,}" for n in row] for row in rows],
+    )

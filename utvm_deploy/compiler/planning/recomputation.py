@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from utvm_deploy.base.progress import Progress
-from utvm_deploy.compiler.budgets import Budget, Goal, OverBudget, Tradeoff
+from utvm_deploy.compiler.budgets import Budget, Goal, OverBudget, StepPlan, Tradeoff
 from utvm_deploy.compiler.planning.planner import Planned, Planner
 from utvm_deploy.compiler.planning.streaming import best_plan
 from utvm_deploy.graph.model import Graph
@@ -77,12 +77,30 @@ def best_step(
     """The best plan of a train step for ``goal``, as ``best_plan`` has it for other graphs.
 
     A budget has the fastest choice whose plan fits. Other goals have the smallest arena within the
-    time that they may lose. Raises OverBudget if there is no plan.
+    time that they may lose. Its tradeoff has all plans that were weighed. Raises OverBudget if
+    there is no plan.
     """
+    weighed = list[StepPlan]()
+    made = _best_step(graph, goal, budget, planner, progress, weighed)
+    return replace(made, tradeoff=replace(_tradeoff(made), weighed=tuple(weighed)))
 
+
+def _best_step(
+    graph: Graph,
+    goal: Goal,
+    budget: Budget,
+    planner: Planner,
+    progress: Progress,
+    weighed: list[StepPlan],
+) -> Planned:
     def planned(choice: Choice, fastest: tuple[int, int] | None = None) -> Planned:
-        made = best_plan(choice.graph, goal, budget, planner, progress)
+        try:
+            made = best_plan(choice.graph, goal, budget, planner, progress)
+        except OverBudget as error:
+            weighed.append(StepPlan(choice.number, 0, error.least_bytes, None))
+            raise
         told = _tradeoff(made)
+        weighed.extend(replace(one, recomputed=choice.number) for one in told.weighed)
         size, cycles = fastest or (told.fastest_bytes, told.fastest_cycles)
         told = replace(told, fastest_bytes=size, fastest_cycles=cycles, recomputed=choice.number)
         return replace(made, tradeoff=told)

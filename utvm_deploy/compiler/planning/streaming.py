@@ -12,7 +12,15 @@ from functools import cached_property
 
 from utvm_deploy.base.progress import Progress, no_progress
 from utvm_deploy.compiler.arena.arenas import arena_bytes
-from utvm_deploy.compiler.budgets import NO_LIMITS, Budget, Goal, Limits, OverBudget, Tradeoff
+from utvm_deploy.compiler.budgets import (
+    NO_LIMITS,
+    Budget,
+    Goal,
+    Limits,
+    OverBudget,
+    StepPlan,
+    Tradeoff,
+)
 from utvm_deploy.compiler.planning.planner import Planned, Planner, WholeGraph
 from utvm_deploy.compiler.planning.strip_suggestions import WORTHWHILE, Suggestion, suggestions
 from utvm_deploy.graph.attributes import BatchMatmul
@@ -229,7 +237,11 @@ class _Plans:
         is_for_time = self._budget.ram is not None and self._budget.cycles is None
         is_for_time |= self._goal is Goal.SMALLEST
         planned, made = min(found, key=lambda one: _merit(one[1], is_for_time))
-        return replace(planned, tradeoff=replace(made, least_bytes=smallest))
+        told = replace(made, least_bytes=smallest)
+        if self._graph.training is not None:
+            weighed = ((0, one.streamed, one.arena_bytes, one.cycles) for _, one in self.found)
+            told = replace(told, weighed=tuple(StepPlan(*one) for one in weighed))
+        return replace(planned, tradeoff=told)
 
 
 def _most_plans(goal: Goal) -> int:
