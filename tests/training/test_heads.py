@@ -16,6 +16,7 @@ from utvm_deploy.base.errors import UnsupportedOperator
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.files.given_shapes import with_chosen
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.frontend.training.of_graph import bounds_of
 from utvm_deploy.oracle.samples import random_samples
 from utvm_deploy.oracle.with_custom import run_oracle
 
@@ -86,6 +87,20 @@ ACTIVATIONS = {"NONE": (-np.inf, np.inf), "RELU": (0, np.inf), "RELU_N1_TO_1": (
 ACTIVATIONS["RELU6"] = (0, 6)
 
 
+def one_layer(
+    path: Path, activation: str, dtype: str, scale: float, zero_point: int
+) -> tuple[Path, float]:
+    """A file of one dense layer, whose output has this quantization; and its input's scale."""
+    rng, m = np.random.default_rng(3), ModelWriter()
+    step = 0.1 if dtype == "int8" else 1e-3
+    x = m.tensor((1, 4), dtype, step, name="x")
+    m.inputs.append(x)
+    weights = rng.integers(-127, 128, (16, 4)).astype(np.int8)
+    given = {"activation": activation, "scale": scale, "zero_point": zero_point}
+    m.output(m.fully_connected(x, weights, np.zeros(16, np.int64), weight_scale=0.02, **given))
+    return m.save(path), step
+
+
 @pytest.mark.parametrize(
     ("activation", "dtype", "scale", "zero_point", "means"),
     [
@@ -94,12 +109,27 @@ ACTIVATIONS["RELU6"] = (0, 6)
         ("RELU6", "int8", 3 / 255, -128, "RELU6"),
         ("RELU6", "int8", 0.1, 3, "RELU6"),
         ("RELU", "int8", 0.1, 3, "RELU"),
-        ("NONE", "int8", 0.1, -128, "RELU"),
         ("NONE", "int8", 0.1, 3, "NONE"),
-        ("RELU_N1_TO_1", "int8", 0.1, 3, "RELU_N1_TO_1"),
-        ("RELU", "int16", 1e-4, 0, "RELU"),
         ("RELU6", "int16", 1e-4, 0, "RELU6"),
         ("NONE", "int16", 1e-4, 0, "NONE"),
+    ],
+)
+def test_the_bounds_of_a_float_head(
+    activation: str, dtype: str, scale: float, zero_point: int, means: str, tmp_path: Path
+) -> None:
+    path, _ = one_layer(tmp_path / "net.tflite", activation, dtype, scale, zero_point)
+    graph = load_model(path)
+    found = bounds_of(graph.operators[0].attributes, graph.tensors[graph.outputs[0]])
+    np.testing.assert_allclose(found, ACTIVATIONS[means], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("activation", "dtype", "scale", "zero_point", "means"),
+    [
+        ("RELU6", "int8", 3 / 255, -128, "RELU6"),
+        ("NONE", "int8", 0.1, -128, "RELU"),
+        ("RELU_N1_TO_1", "int8", 0.1, 3, "RELU_N1_TO_1"),
+        ("RELU", "int16", 1e-4, 0, "RELU"),
     ],
 )
 def test_a_float_head_keeps_the_activation(
@@ -111,13 +141,7 @@ def test_a_float_head_keeps_the_activation(
     tmp_path: Path,
     host: Device,
 ) -> None:
-    rng, m = np.random.default_rng(3), ModelWriter()
-    x = m.tensor((1, 4), dtype, 0.1 if dtype == "int8" else 1e-3, name="x")
-    m.inputs.append(x)
-    weights = rng.integers(-127, 128, (16, 4)).astype(np.int8)
-    given = {"activation": activation, "scale": scale, "zero_point": zero_point}
-    m.output(m.fully_connected(x, weights, np.zeros(16, np.int64), weight_scale=0.02, **given))
-    path = m.save(tmp_path / "net.tflite")
+    path, step = one_layer(tmp_path / "net.tflite", activation, dtype, scale, zero_point)
     made = utvm_deploy.trainable(path, loss="mse", layers="all")
     moved_weights = moved(made)
     model = host.load(utvm_deploy.compile(made.begun_with(moved_weights), "host"))
@@ -125,7 +149,6 @@ def test_a_float_head_keeps_the_activation(
     with with_chosen(weights=moved_weights):
         wanted = run_oracle(path, inputs, outputs_only=True).outputs
     matrix, bias = moved_weights.arrays()
-    step = m.tensors[x].scales[0]
     for sample, (right,) in zip(inputs, wanted, strict=True):
         ((found,), _) = model.run(sample)
         np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)

@@ -19,6 +19,7 @@ from utvm_deploy.bundling import check_bundle
 from utvm_deploy.compiler.compiled.library_format import read_library, write_library
 from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
+from utvm_deploy.frontend.training.model import Trainable
 from utvm_deploy.frontend.training.optimizers import (
     BETA_1,
     BETA_2,
@@ -51,9 +52,13 @@ def dense(operator: Any = relax.op.nn.relu, classes: int = 3) -> Any:
 
 
 @pytest.fixture(scope="module")
-def compiled() -> Any:
-    made = utvm_deploy.trainable(dense(), layers="all", optimizer="momentum", rate=0.1, name="net")
-    return utvm_deploy.compile(made, "host", name="net")
+def learner() -> Trainable:
+    return utvm_deploy.trainable(dense(), layers="all", optimizer="momentum", rate=0.1, name="net")
+
+
+@pytest.fixture(scope="module")
+def compiled(learner: Trainable) -> Any:
+    return utvm_deploy.compile(learner, "host", name="net")
 
 
 @pytest.fixture(scope="module")
@@ -275,9 +280,9 @@ def test_a_file_of_relax_trains(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", [utvm_deploy.profile, utvm_deploy.verify])
-def test_verbs_of_models_refuse_a_train_step(verb: Any) -> None:
+def test_verbs_of_models_refuse_a_train_step(verb: Any, learner: Trainable) -> None:
     with pytest.raises(UsageError, match=r"train step of net cannot be taken here; .* run_timed"):
-        verb(utvm_deploy.trainable(dense(), name="net"), "host")
+        verb(learner, "host")
 
 
 def test_other_models_do_not_train(host: Device) -> None:
@@ -319,11 +324,10 @@ def test_the_body_of_a_quantized_file_keeps_its_bytes(
     model.unload()
 
 
-def test_a_bundle_trains_and_passes_its_self_test(tmp_path: Path) -> None:
+def test_a_bundle_trains_and_passes_its_self_test(learner: Trainable, tmp_path: Path) -> None:
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed: sudo apt install cmake")
-    made = utvm_deploy.trainable(dense(), name="net")
-    result = utvm_deploy.bundle(made, "host", tmp_path / "bundle", samples=2, name="net")
+    result = utvm_deploy.bundle(learner, "host", tmp_path / "bundle", samples=2, name="net")
     check_bundle(result.path)
     assert "int32_t net_train_step(" in (tmp_path / "bundle" / "include" / "net.h").read_text()
     for command in (["-S", "bundle", "-B", "build"], ["--build", "build"]):
