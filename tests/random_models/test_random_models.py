@@ -53,7 +53,7 @@ HALF_LONG = {"host": 400, "mps2_an500": 60, "mps3_an547": 60}
 NARROW_QUICK = {"host": 12, "mps2_an500": 5, "mps3_an547": 3}
 NARROW_LONG = {"host": 1_000, "mps2_an500": 200, "mps3_an547": 50}
 #: And of weights of which most are zeros.
-SPARSE_QUICK = {"host": 100, "mps2_an500": 20}
+SPARSE_QUICK = {"host": 36, "mps2_an500": 8}
 SPARSE_LONG = {"host": 1_000, "mps2_an500": 200}
 #: And of blocks of attention, every other one with weights of int4.
 ATTENTION_QUICK = {"host": 24, "mps2_an500": 4}
