@@ -372,10 +372,11 @@ public = {name: getattr(utvm_deploy, name) for name in utvm_deploy.__all__}
 functions = {name for name, one in public.items() if inspect.isfunction(one)}
 assert functions == set(calls), f"give each public function a call here: {functions ^ set(calls)}"
 for name, call in calls.items():
-    for _ in range(2):
-        found = call()
-        if name == "connect":
-            found.close()
+    found = call()
+    if name == "connect":
+        found.close()
+    shadowed = [one for one in calls if getattr(utvm_deploy, one) is not public[one]]
+    assert not shadowed, f"after {name} these are not functions: {shadowed}"
 print("done")
 """
     digits = PACKAGE.parent / "models" / "digits.tflite"
