@@ -137,11 +137,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if is_about_cores(metafunc.definition) or metafunc.config.getoption(spread.OPTION):
         boards += KERNEL_BOARDS
     if metafunc.definition.get_closest_marker("runtime") is not None:
-        boards = [name for name in boards if load_board(name).cpu.target.machine is None]
+        boards = [name for name in boards if spread.known_board(name).cpu.target.machine is None]
     if is_about_cores(metafunc.definition):
         of_core: dict[str, str] = {}
         for name in boards:
-            of_core.setdefault(load_board(name).cpu.core, name)
+            of_core.setdefault(spread.known_board(name).cpu.core, name)
         boards = list(of_core.values())
     params = [
         pytest.param(name, marks=[] if name == "host" else [pytest.mark.emulator])
@@ -187,6 +187,14 @@ def forked_oracle(fork_servers: ForkServers, monkeypatch: pytest.MonkeyPatch) ->
     A module that starts it as users do has a fixture of this name that does nothing.
     """
     monkeypatch.setattr(reference, "process", fork_servers.stand_in())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced_files() -> Iterator[None]:
+    """No test cuts the power, so none waits until a disk has what was written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

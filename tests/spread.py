@@ -9,6 +9,7 @@ same claim on the others, or where their kernels are the same C.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import pytest
@@ -16,6 +17,9 @@ import pytest
 from utvm_deploy.boards.board import load_board
 
 OPTION = "--every-board"
+
+#: A shipped board, read once; hundreds of tests ask for each.
+known_board = functools.cache(load_board)
 
 
 def add_option(parser: pytest.Parser) -> None:
@@ -53,7 +57,7 @@ def left_out(items: Sequence[pytest.Item]) -> set[pytest.Item]:
         mark = rows[0][3]
         among = mark.kwargs.get("among", boards)
         for board in among:
-            load_board(board)  # refuses a name that is none
+            known_board(board)  # refuses a name that is none
         runs = kept(cases, among, *mark.args)
         found |= {i for i, case, board, _ in rows if board != "host" and (case, board) not in runs}
     return found
