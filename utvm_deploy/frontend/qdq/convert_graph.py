@@ -8,36 +8,20 @@ of the model's runtime, a result may be one step away (docs/guides/other-formats
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.frontend.qdq import elementwise as qdq_elementwise
-from utvm_deploy.frontend.qdq import float_functions as qdq_float_functions
-from utvm_deploy.frontend.qdq import functions as qdq_functions
-from utvm_deploy.frontend.qdq import norms as qdq_norms
 from utvm_deploy.frontend.qdq import spectra as qdq_spectra
-from utvm_deploy.frontend.qdq import transposed as qdq_transposed
-from utvm_deploy.frontend.qdq import weighted as qdq_weighted
 from utvm_deploy.frontend.qdq.constants import FOLDS
+from utvm_deploy.frontend.qdq.emission import EMITTERS, FLOAT_ONLY, INT8_ONLY, Operators
 from utvm_deploy.frontend.qdq.functions import LOGIC
-from utvm_deploy.frontend.qdq.job import (
-    NONE,
-    Job,
-    Step,
-    activation,
-    all_at_once,
-    constant,
-    fused_activation,
-    steps_of,
-)
+from utvm_deploy.frontend.qdq.job import Step, activation, all_at_once, constant
 from utvm_deploy.frontend.qdq.layout import MOVERS, with_real_fill
 from utvm_deploy.frontend.qdq.operators import Array, Node, QdqModel
 from utvm_deploy.frontend.qdq.tflite_write import FileTensor, ModelFile, options_of
 from utvm_deploy.frontend.qdq.values import (
-    FLOAT,
     Constant,
     Flattened,
     Pending,
@@ -49,30 +33,6 @@ from utvm_deploy.frontend.qdq.values import (
     plain_scale,
 )
 
-EMITTERS = {
-    **qdq_weighted.EMITTERS,
-    **qdq_transposed.EMITTERS,
-    **qdq_elementwise.EMITTERS,
-    **qdq_float_functions.EMITTERS,
-    **qdq_functions.EMITTERS,
-    **qdq_norms.EMITTERS,
-    **qdq_spectra.EMITTERS,
-}
-#: Kinds that are written in float32, and those of which TFLite has int8 but not int16.
-FLOAT_ONLY = (
-    qdq_elementwise.FLOAT_ONLY
-    | qdq_float_functions.FLOAT_ONLY
-    | qdq_functions.FLOAT_ONLY
-    | qdq_norms.FLOAT_ONLY
-    | qdq_spectra.FLOAT_ONLY
-)
-INT8_ONLY = qdq_elementwise.INT8_ONLY | qdq_functions.INT8_ONLY
-#: What else an operator needs to be written in integers.
-NEEDS: Mapping[str, Callable[[Storage, Pending], bool]] = {
-    **qdq_weighted.NEEDS,
-    **qdq_transposed.NEEDS,
-    **qdq_functions.NEEDS,
-}
 #: Everything that the converter knows.
 KNOWN = tuple(sorted({*EMITTERS, *MOVERS, "QuantizeLinear", "DequantizeLinear"}))
 #: A type of the model's activations -> that of the file; unsigned ones are moved by half a range.
@@ -111,6 +71,7 @@ class _Converter:
         self.model = model
         self.file = ModelFile(description)
         self.store = Storage(self.file)
+        self.operators = Operators(self.store, model.shapes)
         self.values: dict[str, Value] = {
             name: Constant(data) for name, data in model.constants.items()
         }
@@ -191,7 +152,7 @@ class _Converter:
             made = self.values[node.outputs[0]]
             if node.kind in LOGIC and isinstance(made, Pending):
                 name = node.outputs[0]
-                self.values[name] = self._emit(made, plain_scale("bool"), name)
+                self.values[name] = self.operators.emitted(made, name, plain_scale("bool"))
         else:
             raise node.unsupported(
                 "there is no such operator here; `utvm inspect --supported --format onnx` lists "
@@ -208,39 +169,11 @@ class _Converter:
         """An input that is written; what nothing quantizes has an implied scale, or is float32."""
         value = self._value(node, position)
         if isinstance(value, Pending):
-            value = self._emit(value, self._implied_scale(value) or FLOAT, value.node.outputs[0])
+            value = self.operators.emitted(value, value.node.outputs[0])
             self.values[node.inputs[position]] = value
         elif isinstance(value, Raw) and value.name not in self.integers:
             value = Quantized(self.inputs[value.name], self.model.shapes[value.name], False)
         return value
-
-    def _implied_scale(self, pending: Pending) -> Scale | None:
-        kind, source = pending.node.kind, pending.arguments[0]
-        if isinstance(source, Flattened):
-            source = source.image
-        if kind in ("Add", "Sub", "Mul") and (plain := self._integers_of(pending)) is not None:
-            return plain
-        if not isinstance(source, Quantized) or not self.store.scale_of(source).is_quantized:
-            return None
-        if kind in qdq_elementwise.FIXED_RANGES:
-            return qdq_elementwise.fixed_range(kind, self.store.scale_of(source))
-        if kind in qdq_elementwise.RANGE_KEEPING:
-            scale = self.store.scale_of(source)
-            low, high = ((one - scale.zero_point) * scale.scale for one in scale.limits)
-            # A Clip may move all values to a limit that the scale of its input does not reach.
-            return scale if pending.low <= high and pending.high >= low else None
-        return None
-
-    def _integers_of(self, pending: Pending) -> Scale | None:
-        """The plain integers that all operands are, such as places; None if they are others."""
-        found = set()
-        for value in pending.arguments:
-            if isinstance(value, Quantized):
-                found.add(self.store.scale_of(value))
-            elif not isinstance(value, Constant) or value.data.dtype.kind != "i":
-                return None
-        is_plain = len(found) == 1 and all(one.dtype in ("int32", "int64") for one in found)
-        return found.pop() if is_plain else None
 
     def _postpone(self, node: Node) -> None:
         if node.kind == "Add" and len(node.inputs) == 2:
@@ -338,7 +271,7 @@ class _Converter:
     def _written(self, node: Node, value: Value, scale: Scale, name: str) -> Value:
         """The value, quantized."""
         if isinstance(value, Pending):
-            return self._emit(value, scale, name)
+            return self.operators.emitted(value, name, scale)
         if isinstance(value, Raw):
             source = self.inputs[value.name]
             made = self.store.activation(name, self.model.shapes[value.name], scale)
@@ -348,58 +281,6 @@ class _Converter:
         if isinstance(settled, Flattened):
             return replace(settled, image=self.store.requantized(settled.image, scale, name))
         return self.store.requantized(settled, scale, name)
-
-    def _emit(self, pending: Pending, scale: Scale, name: str) -> Quantized:
-        """Write an operator, in integers where TFLite has it so, else in float32."""
-        if scale.is_quantized and not self._is_integer(pending, scale):
-            made = self._emit(pending, FLOAT, f"{name}_float")
-            return self.store.requantized(made, scale, name)
-        if not scale.is_quantized and pending.node.kind not in LOGIC:
-            arguments = tuple(self._real(value) for value in pending.arguments)
-            pending = replace(pending, arguments=arguments)
-        kind, low, high = pending.node.kind, pending.low, pending.high
-        fused = fused_activation(low, high, scale)
-        can_fuse = kind in qdq_elementwise.CLAMPING
-        number = fused if can_fuse and fused is not None else NONE
-        is_clamped = fused == NONE or (can_fuse and fused is not None) or kind in ("Relu", "Clip")
-        given = (self.store, pending.node, pending.arguments, self.model.shapes, name)
-        made = EMITTERS[kind](Job(*given, scale, number, low, high))
-        made = self.store.requantized(made, scale, f"{name}_requantized")
-        if kind in ("Relu", "Clip"):
-            simple = low == 0.0 and high in (6.0, math.inf)
-            is_clamped = simple or fused == NONE
-        return made if is_clamped else self._limited(made, pending, scale, name)
-
-    def _is_integer(self, pending: Pending, scale: Scale) -> bool:
-        """Whether an operator is written in integers."""
-        kind, dtypes = pending.node.kind, {scale.dtype}
-        for value in pending.arguments:
-            if isinstance(value, Flattened):
-                value = value.image
-            if isinstance(value, Quantized):
-                dtypes.add(self.store.scale_of(value).dtype)
-        if "float32" in dtypes or kind in FLOAT_ONLY or ("int16" in dtypes and kind in INT8_ONLY):
-            return False
-        needs = NEEDS.get(kind)
-        return needs is None or needs(self.store, pending)
-
-    def _real(self, value: Value | None) -> Value | None:
-        """An argument in float32, if it is quantized."""
-        if isinstance(value, Flattened):
-            return replace(value, image=self._in_float(value.image))
-        return self._in_float(value) if isinstance(value, Quantized) else value
-
-    def _in_float(self, value: Quantized) -> Quantized:
-        return self.store.real(value) if self.store.scale_of(value).is_quantized else value
-
-    def _limited(self, made: Quantized, pending: Pending, scale: Scale, name: str) -> Quantized:
-        for kind, bound in (("MAXIMUM", pending.low), ("MINIMUM", pending.high)):
-            if math.isinf(bound):
-                continue
-            called, limit = f"{name}_{kind.lower()}", np.full((1,), steps_of(bound, scale))
-            numbers = [made.tensor, self.store.operand(limit, scale, f"{called}_limit")]
-            made = self.store.apply(kind, numbers, called, made.shape, scale, is_last=made.is_last)
-        return made
 
     def _dequantize(self, node: Node) -> None:
         name = node.outputs[0]
@@ -458,7 +339,7 @@ class _Converter:
     def _output(self, name: str) -> None:
         value = self.values.get(name)
         if isinstance(value, Pending):
-            value = self._emit(value, self._implied_scale(value) or FLOAT, name)
+            value = self.operators.emitted(value, name)
         if not isinstance(value, Quantized | Flattened):
             raise ModelError(f"model output '{name}' is not computed by any operator")
         made = self.store.plain(value)
