@@ -11,6 +11,7 @@ from float_writer import FloatWriter
 
 import utvm_deploy
 from utvm_deploy.base.errors import UsageError
+from utvm_deploy.device import Device
 
 
 def branches(path: Path) -> Path:
@@ -28,29 +29,33 @@ def branches(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("layers", [[0], [1], [0, 1], "all"])
-def test_each_layer_trains_within_the_arena(tmp_path: Path, layers: str | list[int]) -> None:
+def test_each_layer_trains_within_the_arena(
+    tmp_path: Path, layers: str | list[int], host: Device
+) -> None:
     made = utvm_deploy.trainable(branches(tmp_path / "net.tflite"), layers=layers, rate=0.01)
     compiled = utvm_deploy.compile(made, "host")
     assert compiled.training is not None
     stored = compiled.training.stored
     assert stored.offset + stored.size_bytes <= compiled.arena_bytes
     x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 6)
-    with utvm_deploy.connect("host") as device:
-        model = device.load(compiled)  # which finds writes behind the arena
-        losses = [model.train_step([x], np.array([0, 2]))[0] for _ in range(3)]
-        assert losses[0] > losses[1] > losses[2]
-        kept, before = model.weights(), model.state()
-        model.train_step([x], np.array([0, 2]))
-        model.restore(kept)
-        assert model.state()[1:] == before[1:]
-        for rate in (float("nan"), float("inf"), -0.1):
-            with pytest.raises(UsageError, match=f"rate is {rate}; give a number above 0"):
-                model.train([(x, np.array([0, 2]))], rate=rate)
-        assert model.state()[1:] == before[1:]
+    model = host.load(compiled)  # which finds writes behind the arena
+    losses = [model.train_step([x], np.array([0, 2]))[0] for _ in range(3)]
+    assert losses[0] > losses[1] > losses[2]
+    kept, before = model.weights(), model.state()
+    model.train_step([x], np.array([0, 2]))
+    model.restore(kept)
+    assert model.state()[1:] == before[1:]
+    for rate in (float("nan"), float("inf"), -0.1):
+        with pytest.raises(UsageError, match=f"rate is {rate}; give a number above 0"):
+            model.train([(x, np.array([0, 2]))], rate=rate)
+    assert model.state()[1:] == before[1:]
+    model.unload()
 
 
 @pytest.mark.parametrize("value", [0.0, None])
-def test_branches_with_equal_weights_train_apart_as_in_pytorch(value: float | None) -> None:
+def test_branches_with_equal_weights_train_apart_as_in_pytorch(
+    value: float | None, host: Device
+) -> None:
     torch = pytest.importorskip(
         "torch",
         reason="PyTorch is not installed; its installation page has builds for the CPU",
@@ -76,14 +81,14 @@ def test_branches_with_equal_weights_train_apart_as_in_pytorch(value: float | No
     made = utvm_deploy.trainable(net, inputs=(x,), layers="all", rate=0.5, name="net")
     assert [name.rpartition(".")[0] for name in made.weights[::2]] == ["one", "other", "head"]
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
-    with utvm_deploy.connect("host") as device:
-        model = device.load(utvm_deploy.compile(made, "host"))
-        for _ in range(3):
-            model.train_step([x.numpy()], label.numpy())
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(net(x), label).backward()
-            optimizer.step()
-        found = states_of(model)
+    model = host.load(utvm_deploy.compile(made, "host"))
+    for _ in range(3):
+        model.train_step([x.numpy()], label.numpy())
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(x), label).backward()
+        optimizer.step()
+    found = states_of(model)
+    model.unload()
     for name, parameter in moved(made.weights, net).items():
         wanted = as_stored(parameter, found[name].shape)
         assert np.abs(found[name] - wanted).max() < 1e-5, name

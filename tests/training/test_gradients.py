@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,12 +33,6 @@ pytestmark = pytest.mark.slow
 BOUND = 1e-5
 #: A gradient below this share of the largest one of the net counts as 0.
 NOTHING = 1e-2
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Device]:
-    with utvm_deploy.connect("host") as device:
-        yield device
 
 
 def check_gradients(name: str, loss: str, device: Device, steps: int) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -163,9 +162,3 @@ def test_what_has_no_gradient_is_named_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedOperator, match=r"FLOOR.* has no gradient; train only layers"):
         utvm_deploy.trainable(path, layers="all")
     assert len(utvm_deploy.trainable(path, layers=[-2, -1]).weights) == 4
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Device]:
-    with utvm_deploy.connect("host") as device:
-        yield device

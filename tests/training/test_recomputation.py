@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,12 +25,6 @@ torch = pytest.importorskip(
 from torch import nn  # noqa: E402
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Device]:
-    with utvm_deploy.connect("host") as device:
-        yield device
 
 
 @pytest.fixture(scope="module")

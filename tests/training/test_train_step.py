@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +58,6 @@ def learner() -> Trainable:
 @pytest.fixture(scope="module")
 def compiled(learner: Trainable) -> Any:
     return utvm_deploy.compile(learner, "host", name="net")
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Device]:
-    with utvm_deploy.connect("host") as device:
-        yield device
 
 
 def samples() -> tuple[Any, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,12 +47,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "wide.npz", inputs=inputs[:30], labels=labels[:30] + 5)
     np.savez(folder / "bare.npz", inputs=inputs[:30])
     return folder
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Device]:
-    with utvm_deploy.connect("host") as device:
-        yield device
 
 
 @pytest.fixture(scope="module")
@@ -291,6 +284,7 @@ def test_the_file_with_weights_computes_what_the_train_step_does(
     for given, (wanted,) in zip(inputs, made.outputs, strict=True):
         ((found,), _) = trained.run(given)
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    trained.unload()
 
 
 def moved(learner: Trainable) -> TrainedWeights:
