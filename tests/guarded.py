@@ -7,7 +7,8 @@ end, so that the byte before or the byte behind cannot be touched. Linux on x86-
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -43,6 +44,13 @@ def is_possible() -> bool:
     return (platform.system(), platform.machine()) == ("Linux", "x86_64")
 
 
+@contextmanager
+def built_quickly() -> Iterator[None]:
+    """Models are built by -O1, in half of the time: for checks of what the C says."""
+    with mock.patch.dict(OPTIMIZATION_FLAGS, dict.fromkeys(OPTIMIZATION_FLAGS, "-O1")):
+        yield
+
+
 def compile_apart(path: Path, board: Board, *, at_end: bool) -> CompiledModel:
     """The model with an arena in which every buffer has its own pages."""
 
@@ -75,9 +83,7 @@ def faults_of_compiled(
 ) -> list[str]:
     """``faults_of`` models from ``compile_apart``."""
     found = []
-    # The C compiler takes half of the time for -O1, and the C says what is accessed.
-    quick = mock.patch.dict(OPTIMIZATION_FLAGS, dict.fromkeys(OPTIMIZATION_FLAGS, "-O1"))
-    with quick, device.load_module(_GUARD, name="guard") as module:
+    with built_quickly(), device.load_module(_GUARD, name="guard") as module:
         for compiled in apart:
             loaded = device.load(compiled, into="ram")
             try:

@@ -13,6 +13,7 @@ from functools import partial
 from unittest import mock
 
 import numpy as np
+from guarded import built_quickly
 from tflite_writer import ModelWriter
 
 from random_models.generator import generate, generate_network
@@ -81,7 +82,7 @@ def _outcomes(rig: Rig, seed: int) -> Iterator[tuple[str, Outcome]]:
         for one in PASSES:
             if one[1](graph) is graph:
                 continue
-            with mock.patch.object(network, "PASSES", (one,)):
+            with mock.patch.object(network, "PASSES", (one,)), built_quickly():
                 yield one[0], rig.check_file(path, samples_for(model))
     finally:
         path.unlink()
