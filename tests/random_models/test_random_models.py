@@ -47,7 +47,7 @@ WITH_KERNELS = ("ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SUB")
 FLOAT_QUICK = {"host": 12, "mps2_an500": 5}
 FLOAT_LONG = {"host": 400, "mps2_an500": 100, "mps3_an547": 50}
 #: And of float16 with arithmetic.
-HALF_QUICK = {"host": 20, "mps3_an547": 6}
+HALF_QUICK = {"host": 10, "mps3_an547": 4}
 HALF_LONG = {"host": 400, "mps2_an500": 60, "mps3_an547": 60}
 #: And of weights of int4.
 NARROW_QUICK = {"host": 12, "mps2_an500": 5, "mps3_an547": 3}
