@@ -127,6 +127,10 @@ def test_a_dry_run_shows_what_plans_cost(data: Path, capsys: pytest.CaptureFixtu
     told = capsys.readouterr().out
     assert re.search(r"computed again +layers in strips +arena bytes +\w+\n", told), told
     assert re.search(r"\n +0 +\d+ +[\d,]+ +[\d,]+\n", told), told
+    # A plan with scratch in a pool is compared with no other one.
+    assert run("train", data, *options, "--ram-budget", "20000", "--board", "mps2_an500") == 0
+    told = capsys.readouterr().out
+    assert re.search(r"cycles\n +0 +\d+ +[\d,]+ +[\d,]+\n", told), told
 
 
 def test_ctrl_c_keeps_the_last_whole_epoch_and_what_overflows_writes_none(

@@ -75,7 +75,8 @@ def run(args: argparse.Namespace, out: Output) -> int:
 def _show_plans(out: Output, tradeoff: Mapping[str, Any]) -> None:
     """What the plans of the memory cost that were weighed."""
     columns = "computed again", "layers in strips", "arena bytes", tradeoff["unit"]
-    rows = (tuple(one.values()) for one in tradeoff["weighed"])
+    taken = {name: tradeoff[name] for name in ("recomputed", "streamed", "arena_bytes", "cycles")}
+    rows = (tuple(one.values()) for one in tradeoff["weighed"] or (taken,))
     out.table(
         [f">{column}" for column in columns],
         [["over the budget" if n is None else f"{n:,}" for n in row] for row in rows],
