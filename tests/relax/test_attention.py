@@ -12,10 +12,12 @@ import pytest
 import torch
 from host_model import HostModel
 from torch.nn import functional
+from tvm import relax, tirx
+from tvm.relax import op
 
 import utvm_deploy
 from utvm_deploy.frontend.relax.from_torch import relax_of_program
-from utvm_deploy.frontend.relax.road import relax_graph
+from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 
 # TVM is a compiler, too: its passes over a function take tenths of a second.
 pytestmark = [pytest.mark.tools, pytest.mark.filterwarnings("ignore")]
@@ -40,6 +42,14 @@ def fused(**options: Any) -> Of:
     return lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, **options)
 
 
+def windowed(q: Any, k: Any, v: Any) -> Any:
+    """A bias of each head and then, in another shape, a mask of each window."""
+    q, k, v = (one.repeat(1, 2, 1, 1) for one in (q, k, v))
+    biased = scores(q, k) + torch.linspace(-1, 1, 4).reshape(1, 4, 1, 1)
+    masked = biased.reshape(2, 2, ROWS, ROWS) + torch.linspace(0, 9, 12).reshape(2, 1, 1, ROWS)
+    return attend(masked.reshape(1, 4, ROWS, ROWS), v)
+
+
 ATTENTIONS: dict[str, Of] = {
     "fused": fused(),
     "fused and causal": fused(is_causal=True),
@@ -50,10 +60,14 @@ ATTENTIONS: dict[str, Of] = {
     "a computed addend": lambda q, k, v: attend(scores(q, k) + v[..., :1], v),
     "subtracted": lambda q, k, v: attend(1.5 - scores(q, k), v),
     "filled": lambda q, k, v: attend(scores(q, k).masked_fill(~CAUSAL, float("-inf")), v),
+    "of windows": windowed,
     "of one head": lambda q, k, v: attend(torch.bmm(q[0], k[0].mT) * 0.3, v[0]),
 }
 OTHERS: dict[str, Of] = {
     "a row without scores": fused(attn_mask=LONE),
+    "rows that the input masks": lambda q, k, v: fused(
+        attn_mask=(v[..., :1] > 0).expand(1, 2, 6, 6)
+    )(q, k, v),
     "another axis": lambda q, k, v: functional.softmax(scores(q, k), -2) @ v,
     "on the right side": lambda q, k, v: v.mT @ functional.softmax(scores(q, k), -1),
     "a function of the scores": lambda q, k, v: attend(scores(q, k).tanh(), v),
@@ -110,3 +124,20 @@ def test_strips_never_hold_all_scores(tmp_path: Path) -> None:
     program, all_scores = torch.export.export(module, values), heads * rows * rows * 4
     compiled = utvm_deploy.compile(program, "mps2_an500", ram_budget=all_scores)
     assert compiled.arena_bytes < all_scores
+
+
+@pytest.mark.parametrize("is_narrow", [False, True])
+def test_a_number_that_is_no_tensor_and_products_of_int8_stay(is_narrow: bool) -> None:
+    builder = relax.BlockBuilder()
+    q, k, v = (relax.Var(name, relax.TensorType((1, 4, 4), "float32")) for name in "qkv")
+    with builder.function("main", [q, k, v]):
+        with builder.dataflow():
+            given = [builder.emit(op.astype(one, "int8")) if is_narrow else one for one in (q, k)]
+            made = builder.emit(op.matmul(*given, out_dtype="float32"))
+            if not is_narrow:
+                made = builder.emit(op.multiply(made, tirx.FloatImm("float32", 0.5)))
+            made = op.matmul(builder.emit(op.nn.softmax(made)), v)
+            made = builder.emit_output(made)
+        builder.emit_func_output(made)
+    graph = relax_graph(relax_model(builder.get()), "attention")
+    assert {operator.kind for operator in graph.operators} == {"CALL_TIR"}

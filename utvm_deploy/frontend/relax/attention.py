@@ -34,6 +34,8 @@ _OF_TWO = {
     "relax.multiply": "MUL",
     "relax.divide": "DIV",
 }
+#: Scores below it may become minus infinity, as one that is added to its like does.
+_FINITE = 1e38
 #: From ``equal``, what PyTorch computes to find rows whose scores are all minus infinity.
 _SEARCH = ("relax.logical_not", "relax.astype", "relax.max", "relax.astype", "relax.logical_not")
 
@@ -70,7 +72,7 @@ class _Attention:
         self._readers = readers
         self._first = first
         self._made: dict[Any, Any] = {}  # the call of each variable; None: it is not needed
-        self._masks: NDArray[np.bool_] = np.zeros(1, bool)  # which scores are minus infinity
+        self._masks: NDArray[np.bool_] = np.zeros(1, bool)  # which may be minus infinity
 
     def calls(self) -> Mapping[Any, Any]:
         """Variable -> the call that makes it instead; empty if no attention begins here."""
@@ -100,6 +102,7 @@ class _Attention:
             if name == "relax.reshape":
                 if shape_of(call)[-2:] != shape_of(last)[-2:]:
                     return {}
+                self._masks = np.broadcast_to(self._masks, shape_of(last)).reshape(shape_of(call))
             elif is_softmax:
                 return {}
             elif name == "relax.nn.softmax":
@@ -126,16 +129,18 @@ class _Attention:
         if name not in (*_OF_TWO, "relax.where") or shape_of(call) != shape_of(last):
             return False
         if name in _OF_TWO:
+            left, right = call.args
+            is_first = left.same_as(last)
+            other = right if is_first else left
             self._becomes(var, _OF_TWO[name], call.args)
-            for mask in map(constant_of, call.args if name == "relax.add" else ()):
-                if mask is not None:
-                    self._masks = self._masks | np.isneginf(mask)
-            return True
+            self._masks = self._masks | _masked_by(name, other, is_first=is_first)
+            return isinstance(other, relax.Var | ir.GenericConst)
         if not isinstance(call.args[0], ir.GenericConst):
             return False
         chosen = call.args[0].value.numpy()
         for side, is_masked in zip(call.args[1:], (chosen, ~chosen), strict=True):
-            if number_of(side) == -np.inf:
+            number = number_of(side)
+            if number is not None and not abs(number) < _FINITE:
                 self._masks = self._masks | is_masked
         self._becomes(var, "SELECT_V2", call.args)
         return sum(number_of(side) is not None for side in call.args[1:]) == 1
@@ -143,8 +148,9 @@ class _Attention:
     def _safe_softmax(self, scores: Any) -> Any:
         """The variable of PyTorch's softmax that makes zeros of a row of minus infinities.
 
-        None for anything else, and if the masks may leave no score of a row. Finite products give
-        finite scores elsewhere, so it is a plain softmax.
+        None for anything else, and if the masks may leave no score of a row. So may those that a
+        model computes, or is given. Finite products give finite scores elsewhere, so it is a plain
+        softmax.
         """
         found = {_name(one.value): one for one in self._readers[scores] if one is not None}
         if set(found) != {"relax.nn.softmax", "relax.equal"} or self._masks.all(-1).any():
@@ -163,6 +169,8 @@ class _Attention:
         zeros, otherwise = chosen.value.args[1:]
         if len(self._readers[plain.var]) != 1 or not otherwise.same_as(plain.var):
             return None
+        if shape_of(chosen.value) != shape_of(scores):
+            return None
         constant = constant_of(zeros)
         if constant is None or constant.any():
             return None
@@ -171,13 +179,25 @@ class _Attention:
         return chosen.var
 
 
+def _masked_by(name: str, other: Any, *, is_first: bool) -> NDArray[np.bool_]:
+    """Which finite scores an operator may make minus infinity, by its other operand."""
+    constant = constant_of(other)
+    if constant is None or (name == "relax.divide" and not is_first):
+        return np.ones(1, bool)  # it depends on the input
+    with np.errstate(all="ignore"):
+        factor = 1 / constant if name == "relax.divide" else constant
+    masked: NDArray[np.bool_] = ~(np.abs(factor) < _FINITE)
+    return masked
+
+
 def _is_product(value: Any) -> bool:
-    """Whether it multiplies equally many matrices of float32, both computed."""
-    if _name(value) != "relax.matmul" or value.ty.dtype != "float32":
+    """Whether it multiplies matrices of float32 of equal rank, both computed."""
+    if _name(value) != "relax.matmul":
         return False
-    left, right = value.args
-    are_variables = isinstance(left, relax.Var) and isinstance(right, relax.Var)
-    return are_variables and 2 <= len(shape_of(left)) == len(shape_of(right))
+    if any(not isinstance(one, relax.Var) or one.ty.dtype != "float32" for one in value.args):
+        return False
+    left, right = map(shape_of, value.args)
+    return 2 <= len(left) == len(right)
 
 
 def _name(value: Any) -> str:
