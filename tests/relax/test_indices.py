@@ -49,27 +49,31 @@ def test_indices_outside_become_the_nearest_inside(tmp_path: Path) -> None:
 
 
 def test_places_of_an_input_are_refused_before_a_run() -> None:
-    token, place, row, away, clipped, whole = (
-        relax.Var(name, relax.TensorType((2,), "int64"))
-        for name in ("token", "place", "row", "away", "clipped", "whole")
+    types = {"token": (2,), "place": (2,), "row": (1,), "away": (2,), "clipped": (2,)}
+    token, place, row, away, clipped, fields, real = (
+        relax.Var(name, relax.TensorType(shape, "float32" if name == "real" else "int64"))
+        for name, shape in {**types, "fields": (2,), "real": (2,)}.items()
     )
     builder = relax.BlockBuilder()
     data = relax.const(np.arange(12, dtype=np.float32).reshape(6, 2))
     behind, one = (relax.const(np.array(added), "int64") for added in ([0, 2], [1, 2]))
-    with builder.function("main", [token, place, row, away, clipped, whole]):
+    with builder.function("main", [token, place, row, away, clipped, fields, real]):
         with builder.dataflow():
             narrow = builder.emit(op.reshape(op.astype(token, "int32"), (2, 1)))
             taken = [
                 *(op.squeeze(op.take(data, narrow, axis=0), [1]), op.take(data, place, axis=0)),
-                *(op.take(data, row, axis=1), op.take(data, op.add(row, behind), axis=0)),
-                *(op.take(data, op.add(away, one), axis=0), op.add(whole, whole)),
+                *(op.take(data, row, axis=0), op.take(data, op.add(row, behind), axis=0)),
+                op.take(data, op.add(away, one), axis=0),
                 op.take(data, clipped, axis=0, mode="clip"),
+                # Each field has rows of its own: no limit of one is that of all.
+                op.take(data, op.add(fields, behind), axis=0),
+                op.take(data, op.astype(real, "int64"), axis=0),
             ]
             output = builder.emit_output(relax.Tuple([builder.emit(one) for one in taken]))
         builder.emit_func_output(output)
     compiled = utvm_deploy.compile(builder.get(), "host", name="places")
-    assert [one.most for one in compiled.inputs] == [5, 5, 1, None, None, None]
-    given = [np.zeros(2, np.int64) for _ in compiled.inputs]
+    assert [one.most for one in compiled.inputs] == [5, 5, 3, None, None, 5, None]
+    given = [np.zeros(one.shape, one.dtype) for one in compiled.inputs]
     given[0][1] = 5
     checked_inputs(compiled, given)
     for place in (6, -1):

@@ -113,9 +113,8 @@ def greatest_places(graph: Graph) -> Mapping[int, int]:
     found = {}
     for number in graph.inputs:
         tensor = graph.tensors[number]
-        known = list(limits(number)) if tensor.dtype in ("int32", "int64") else []
-        known += [] if tensor.most is None else [tensor.most]
-        if known:
+        known = [*limits(number), *([] if tensor.most is None else [tensor.most])]
+        if known and tensor.dtype in ("int32", "int64"):
             found[number] = max(min(known), 0)
     return found
 
@@ -135,11 +134,24 @@ def _of_slices(
 
 
 def _of_sum(graph: Graph, operator: Operator, limits: list[int]) -> Iterator[int]:
-    """The same before a constant is added that begins with 0, such as 0, 1, 2 for a row of places.
+    """The same before a constant is added."""
+    tensors = [graph.tensors[i] for i in operator.inputs if i is not None]
+    known = [one.data for one in tensors if one.data is not None]
+    given = [one.shape for one in tensors if one.data is None]
+    added = most_added(known[0], given[0]) if len(known) == len(given) == 1 else None
+    if added is not None:
+        yield from (limit - added for limit in limits)
 
-    Of other sums, the least is not 0, or unknown before a run.
+
+def most_added(constant: Array, shape: Shape) -> int | None:
+    """What a sum with a constant adds at most to each element of a tensor of this shape.
+
+    Such as the last of 0, 1, 2 for a row of places. Of offsets for single elements, it is the
+    least one. None if the constant does not begin with 0: the least place is another one then.
     """
-    added = [graph.tensors[i].data for i in operator.inputs if i is not None]
-    known = [one for one in added if one is not None]
-    if len(known) == 1 and known[0].size and known[0].min() == 0:
-        yield from (limit - int(known[0].max()) for limit in limits)
+    if not constant.size or constant.min() != 0:
+        return None
+    extents = (*(1 for _ in constant.shape[len(shape) :]), *shape)
+    constant = constant.reshape((*(1 for _ in extents[constant.ndim :]), *constant.shape))
+    repeated = tuple(axis for axis, extent in enumerate(extents) if extent == 1)
+    return int(constant.max(repeated, keepdims=True).min())

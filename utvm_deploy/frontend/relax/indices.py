@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax, tirx
 
+from utvm_deploy.frontend.relax.operators import shape_of
+from utvm_deploy.graph.user_arrays import most_added
+
 
 def with_safe_indices(module: Any, main: str) -> Any:
     """The module with such limits in its function ``main``."""
@@ -61,9 +64,12 @@ def _source(indices: Any, made: Mapping[Any, Any]) -> tuple[Any, int]:
         elif _name(indices) == "relax.add":
             known = [one for one in indices.args if isinstance(one, ir.GenericConst)]
             others = [one for one in indices.args if not isinstance(one, ir.GenericConst)]
-            if len(known) != 1 or known[0].value.numpy().min(initial=1) != 0:
+            if len(known) != 1:
                 return None, 0
-            added, indices = added + int(known[0].value.numpy().max()), others[0]
+            more = most_added(known[0].value.numpy(), shape_of(others[0]))
+            if more is None:
+                return None, 0
+            added, indices = added + more, others[0]
         else:
             return None, 0
 
