@@ -46,7 +46,7 @@ def windowed(q: Any, k: Any, v: Any) -> Any:
     """A bias of each head and then, in another shape, a mask of each window."""
     q, k, v = (one.repeat(1, 2, 1, 1) for one in (q, k, v))
     biased = scores(q, k) + torch.linspace(-1, 1, 4).reshape(1, 4, 1, 1)
-    masked = biased.reshape(2, 2, ROWS, ROWS) + torch.linspace(0, 9, 12).reshape(2, 1, 1, ROWS)
+    masked = biased.reshape(2, 2, ROWS, ROWS) + torch.linspace(0, 9, 24).reshape(2, 2, 1, ROWS)
     return attend(masked.reshape(1, 4, ROWS, ROWS), v)
 
 
