@@ -111,20 +111,28 @@ def test_places_outside_are_told_before_a_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("added", "most"), [([0, 1], 3), ([1, 0], 3), ([1, 2], None), ([-2, 0], None), (None, None)]
+    ("added", "places", "most"),
+    [
+        ([0, 1], 1, 3),
+        ([1, 0], 1, 3),
+        ([0, 1], 2, 4),  # the first place may be the last row
+        ([1, 2], 1, None),
+        ([-2, 0], 1, None),
+        (None, 1, None),
+    ],
 )
 def test_only_sums_that_begin_at_the_place_limit_it(
-    added: list[int] | None, most: int | None, tmp_path: Path
+    added: list[int] | None, places: int, most: int | None, tmp_path: Path
 ) -> None:
     m = ModelWriter()
-    position, other = m.tensor((2,), "int32"), m.tensor((2,), "int32")
+    position, other = m.tensor((places,), "int32"), m.tensor((2,), "int32")
     m.inputs += [position, other]
     table = m.constant(np.arange(15, dtype=np.int8).reshape(5, 3), 0.1)
     term = other if added is None else m.constant(np.array(added, np.int32))
-    places = m.node("ADD", [position, term], (2,), ("AddOptions", {}), dtype="int32")
+    rows = m.node("ADD", [position, term], (2,), ("AddOptions", {}), dtype="int32")
     gathered = ("GatherOptions", {"Axis": 0, "BatchDims": 0})
     m.output(
-        m.node("GATHER", [table, places], (2, 3), gathered),
+        m.node("GATHER", [table, rows], (2, 3), gathered),
         m.node("NEG", [other], (2,), dtype="int32"),
     )
     graph = load_model(m.save(tmp_path / "model.tflite"))
