@@ -42,16 +42,21 @@ def dense(width: int = 1024):  # type: ignore[no-untyped-def]
     return te.create_prim_func([x, weights, zero_point, unused, y])
 
 
-@T.prim_func(s_tir=True)
-def with_helper(x: T.Buffer((64,), "int8"), y: T.Buffer((64,), "int8")):
-    T.func_attr({"tirx.noalias": True})
-    for i in range(64):
-        with T.sblock("r"):
-            v = T.axis.remap("S", [i])
-            T.reads(x[v])
-            T.writes(y[v])
-            T.attr(0, "pragma_import_c", HELPER)
-            y[v] = T.Cast("int8", T.call_pure_extern("int32", "increment", T.Cast("int32", x[v])))
+def with_helper():  # type: ignore[no-untyped-def]
+    @T.prim_func(s_tir=True)
+    def helped(x: T.Buffer((64,), "int8"), y: T.Buffer((64,), "int8")):
+        T.func_attr({"tirx.noalias": True})
+        for i in range(64):
+            with T.sblock("r"):
+                v = T.axis.remap("S", [i])
+                T.reads(x[v])
+                T.writes(y[v])
+                T.attr(0, "pragma_import_c", HELPER)
+                y[v] = T.Cast(
+                    "int8", T.call_pure_extern("int32", "increment", T.Cast("int32", x[v]))
+                )
+
+    return helped
 
 
 def compile_shared(function: CFunction, folder: Path, compiler: str = "gcc") -> ctypes.CDLL:
@@ -119,7 +124,7 @@ def test_nothing_of_tvm_remains() -> None:
 
 @pytest.mark.tools
 def test_imported_helpers_are_kept_apart(tmp_path: Path) -> None:
-    function = lower_to_c(with_helper, "p_helper", "cortex-m4", may_alias=True)
+    function = lower_to_c(with_helper(), "p_helper", "cortex-m4", may_alias=True)
     assert function.imports == (HELPER,)
     assert function.signature == "void p_helper(const int8_t *x, int8_t *y)"
     library = compile_shared(function, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 from fractions import Fraction
 from operator import add, mul, sub, truediv
 
@@ -26,9 +27,15 @@ def value(code: int, bits: int) -> Fraction:
     return (1 + fraction) * Fraction(2) ** (2 * regime + int(rest[0]))
 
 
-VALUES = [Fraction(0), *(value(code, 16) for code in range(1, 1 << 15))]
-#: A value between two posits belongs to the lower one below the posit of 17 bits between them.
-MIDDLES = [value(2 * code + 1, 17) for code in range(1, (1 << 15) - 1)]
+@functools.cache
+def values() -> list[Fraction]:
+    return [Fraction(0), *(value(code, 16) for code in range(1, 1 << 15))]
+
+
+@functools.cache
+def middles() -> list[Fraction]:
+    """A value between two posits belongs to the lower one below the posit of 17 bits between."""
+    return [value(2 * code + 1, 17) for code in range(1, (1 << 15) - 1)]
 
 
 def nearest(exact: Fraction) -> int:
@@ -36,15 +43,16 @@ def nearest(exact: Fraction) -> int:
     size = abs(exact)
     if not size:
         return 0
-    place = bisect.bisect_left(MIDDLES, size)
+    known = middles()
+    place = bisect.bisect_left(known, size)
     code = place + 1
-    if place < len(MIDDLES) and MIDDLES[place] == size:
+    if place < len(known) and known[place] == size:
         code += code & 1
     return code if exact > 0 else (1 << 16) - code
 
 
 def exact(code: int) -> Fraction:
-    return VALUES[code] if code < 0x8000 else -VALUES[(1 << 16) - code]
+    return values()[code] if code < 0x8000 else -values()[(1 << 16) - code]
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +69,12 @@ def test_all_posits_have_their_values(posit: NumberFormat) -> None:
 
 
 def test_floats_become_the_nearest_posit(posit: NumberFormat) -> None:
-    middles = np.array([float(one) for one in MIDDLES[::7]], np.float32)
-    assert [Fraction(float(one)) for one in middles] == MIDDLES[::7]
-    near = [middles, *(np.nextafter(middles, np.float32(side)) for side in (0, np.inf))]
+    exactly = middles()[::7]
+    between = np.array([float(one) for one in exactly], np.float32)
+    assert [Fraction(float(one)) for one in between] == exactly
+    near = [between, *(np.nextafter(between, np.float32(side)) for side in (0, np.inf))]
     drawn = RNG.standard_normal(2000) * 2.0 ** RNG.integers(-40, 40, 2000)
-    floats = np.concatenate([*near, -middles, drawn.astype(np.float32), [np.float32(1e-45)]])
+    floats = np.concatenate([*near, -between, drawn.astype(np.float32), [np.float32(1e-45)]])
     floats = floats.astype(np.float32)
     wanted = [nearest(Fraction(float(one))) for one in floats]
     assert posit.encoded(floats).tolist() == wanted

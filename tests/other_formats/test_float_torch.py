@@ -22,9 +22,14 @@ torch = pytest.importorskip(
     "torch",
     reason="PyTorch is not installed; its installation page has builds for the CPU",
 )
-pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.tools]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def with_torchao() -> None:
+    """Loaded when these tests run, and not by each process that lists them."""
+    pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
 
 
 def network() -> Any:

@@ -32,7 +32,6 @@ torch = pytest.importorskip(
     "torch",
     reason="PyTorch is not installed; its installation page has builds for the CPU",
 )
-pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
 
 from torch_modules import MODULES, Mixed, module_named  # noqa: E402
 
@@ -42,6 +41,12 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 #: A seeded few of all, with each kind of layer: the whole runs under -m soak.
 FEW = ("gru", "residual", "attention", "decoder", "strange")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def with_torchao() -> None:
+    """Loaded when these tests run, and not by each process that lists them."""
+    pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
 
 
 @pytest.fixture(scope="module")

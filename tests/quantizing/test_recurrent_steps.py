@@ -14,9 +14,14 @@ from utvm_deploy.frontend.tflite import load_model
 from utvm_deploy.oracle.program import Program
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
 
 STEPS, INPUTS, CELLS = 5, 6, 16
+
+
+@pytest.fixture(scope="module", autouse=True)
+def with_torchao() -> None:
+    """Loaded when these tests run, and not by each process that lists them."""
+    pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
 
 
 def layer(kind: str, **options: Any) -> Any:

@@ -13,9 +13,14 @@ import utvm_deploy
 from utvm_deploy.base.progress import no_progress, shown_progress
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
-pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
 
 pytestmark = [pytest.mark.tools, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def with_torchao() -> None:
+    """Loaded when these tests run, and not by each process that lists them."""
+    pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,16 @@ from utvm_deploy.device import Device
 from utvm_deploy.frontend.tflite import load_model
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
-pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
 
 PLACES, TOKENS, WIDTH, HEADS, SHARED = 8, 12, 16, 4, 2
 SIZE = WIDTH // HEADS
 STEPS = 64
+
+
+@pytest.fixture(scope="module", autouse=True)
+def with_torchao() -> None:
+    """Loaded when these tests run, and not by each process that lists them."""
+    pytest.importorskip("torchao", reason="torchao is not installed: pip install torchao")
 
 
 class Step(torch.nn.Module):  # type: ignore[misc, name-defined]
