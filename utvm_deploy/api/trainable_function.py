@@ -10,7 +10,7 @@ from utvm_deploy.frontend.files.given_shapes import chosen_now, given, shapes_fo
 from utvm_deploy.frontend.relax.facts import RelaxModel, is_relax, loaded
 from utvm_deploy.frontend.relax.road import relax_model
 from utvm_deploy.frontend.tflite import load_model, tflite_bytes
-from utvm_deploy.frontend.training.model import Trainable, trainable_file, trainable_of
+from utvm_deploy.frontend.training.model import Trainable, trainable_of
 from utvm_deploy.frontend.training.recipe import Recipe, check_recipe
 from utvm_deploy.frontend.training.stored import TrainedWeights
 from utvm_deploy.graph.model import Graph
@@ -52,26 +52,19 @@ def trainable(
     recipe = Recipe(loss, optimizer, chosen, rate, seed)
     check_recipe(recipe)
     is_torch = in_memory.is_module(model) or in_memory.is_program(model)
+    found: RelaxModel | Graph
+    names: Mapping[bytes, Sequence[str]] = {}
     with with_chosen(None if is_torch else inputs, weights=weights):
         begin = chosen_now().weights
         with given(weights=None):
-            made = _trainable(model, recipe, inputs if is_torch else None, name)
+            if is_torch:
+                found, names = in_memory.relax_of_torch(model, inputs)
+            else:
+                found = _relax_of(model)
+    if isinstance(model, str | Path):
+        name = name or Path(model).stem
+    made = trainable_of(found, recipe, name, names)
     return made if begin is None else made.begun_with(begin)
-
-
-def _trainable(model: Any, recipe: Recipe, inputs: Any, name: str | None) -> Trainable:
-    """``inputs`` are for what PyTorch made."""
-    names: Mapping[bytes, Sequence[str]] = {}
-    if in_memory.is_module(model) or in_memory.is_program(model):
-        found, names = in_memory.relax_of_torch(model, inputs)
-    else:
-        made = _relax_of(model)
-        if isinstance(model, str | Path):
-            name = name or Path(model).stem
-        if isinstance(made, Graph):
-            return trainable_file(made.replaced(name=name or made.name), recipe)
-        found = made
-    return trainable_of(found, recipe, name or "model", names)
 
 
 def _relax_of(model: str | Path | Any) -> RelaxModel | Graph:

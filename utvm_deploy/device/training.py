@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,21 +51,16 @@ def train(
         check_rate(rate)
         place = model.arena_address + model.compiled.states[part.weights + 1].offset
         model.device.session.write(place, np.asarray(rate, np.float32).tobytes())
-    losses: list[float] = []
-    means: list[float] = []
-    ticks = 0
-    order = np.random.default_rng(seed)
+    steps, means, order = list[tuple[float, int]](), list[float](), np.random.default_rng(seed)
     for epoch in range(epochs):
-        first = len(losses)
-        for inputs, label in _batches(data, part.label.shape[0], order):
-            loss, taken = model.train_step(inputs, label)
-            losses.append(loss)
-            ticks += taken
-        if first == len(losses):
+        now = [model.train_step(*one) for one in _batches(data, part.label.shape[0], order)]
+        if not now:
             told = "is empty" if epoch == 0 else "gave nothing the second time; give a list"
             raise UsageError(f"the data {told}")
-        means.append(float(np.mean(losses[first:])))
-    return TrainingCurve(tuple(losses), tuple(means), ticks)
+        steps += now
+        means.append(float(np.mean([loss for loss, _ in now])))
+    losses, ticks = zip(*steps, strict=True)
+    return TrainingCurve(losses, tuple(means), sum(ticks))
 
 
 def _batches(
@@ -74,7 +69,10 @@ def _batches(
     """The inputs and the label of each step."""
     is_pair = isinstance(data, tuple) and len(data) == 2
     if not is_pair or not all(hasattr(one, "shape") for one in data):
-        for inputs, label in _pairs(data):
+        for one in data:
+            if not isinstance(one, tuple | list) or len(one) != 2:
+                raise UsageError("the data must give pairs of inputs and a label for each step")
+            inputs, label = one
             yield inputs if isinstance(inputs, tuple | list) else (inputs,), np.asarray(label)
         return
     inputs, labels = (np.asarray(one) for one in data)
@@ -86,13 +84,6 @@ def _batches(
     for begin in range(0, len(places) - batch + 1, batch):
         some = places[begin : begin + batch]
         yield (inputs[some],), labels[some]
-
-
-def _pairs(data: Iterable[Any]) -> Iterator[Any]:
-    for one in data:
-        if not isinstance(one, tuple | list) or len(one) != 2:
-            raise UsageError("the data must give pairs of inputs and a label, one for each step")
-        yield one
 
 
 def train_step(model: DeviceModel, inputs: Sequence[Array], label: Any) -> tuple[float, int]:

@@ -25,12 +25,8 @@ from utvm_deploy.results.pages.training_page import training_html, what_it_takes
 def run(args: argparse.Namespace, out: Output) -> int:
     """Train, and write the weights after each epoch; Ctrl-C says which they are."""
     check_outputs(args.model, args.output, args.html)
-    read = (
-        (args.data, "the data"),
-        (args.held_out, "what is held out"),
-        (args.labels, "the labels"),
-    )
-    for given, what in read:
+    read = {"the data": args.data, "what is held out": args.held_out, "the labels": args.labels}
+    for what, given in read.items():
         keep_input(given, what, args.output, args.html)
     board = board_of(args)
     check_board(args, board)

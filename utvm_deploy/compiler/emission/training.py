@@ -127,17 +127,13 @@ def _checks(upper: str, part: TrainedPart, inputs: Sequence[Buffer]) -> str:
         for one, name in given
         if one.dtype == "float32"
     )
-    text = f"""\
-    if ({floats}) {{
-        return {upper}_INPUT_NOT_FINITE;
-    }}
-"""
+    text = f"    if ({floats}) {{\n        return {upper}_INPUT_NOT_FINITE;\n    }}\n"
+    text = text if floats else ""
     if part.classes is None:
         return text
-    count = part.label.size_bytes // 4
     return f"""\
-{text if floats else ""}\
-    for (uint32_t i = 0; i < {count}; i++) {{
+{text}\
+    for (uint32_t i = 0; i < {part.label.size_bytes // 4}; i++) {{
         if (label[i] < 0 || label[i] >= {part.classes}) {{
             return {upper}_LABEL_OUT_OF_RANGE;
         }}

@@ -81,18 +81,7 @@ def best_step(
     there is no plan.
     """
     weighed = list[StepPlan]()
-    made = _best_step(graph, goal, budget, planner, progress, weighed)
-    return replace(made, tradeoff=replace(_tradeoff(made), weighed=tuple(weighed)))
 
-
-def _best_step(
-    graph: Graph,
-    goal: Goal,
-    budget: Budget,
-    planner: Planner,
-    progress: Progress,
-    weighed: list[StepPlan],
-) -> Planned:
     def planned(choice: Choice, fastest: tuple[int, int] | None = None) -> Planned:
         try:
             made = best_plan(choice.graph, goal, budget, planner, progress)
@@ -105,6 +94,9 @@ def _best_step(
         told = replace(told, fastest_bytes=size, fastest_cycles=cycles, recomputed=choice.number)
         return replace(made, tradeoff=told)
 
+    def with_all(made: Planned) -> Planned:
+        return replace(made, tradeoff=replace(_tradeoff(made), weighed=tuple(weighed)))
+
     ways = choices(graph, planner)
     if goal is not Goal.WITHIN_BUDGET:
         whole = planned(ways[0])
@@ -113,21 +105,18 @@ def _best_step(
         fitting = [one for one in ways[1:] if fastest[1] + one.extra_cycles <= most]
         found = [planned(one, fastest) for one in fitting[-1:]]
         within = [one for one in found if _tradeoff(one).cycles <= most]
-        return min((whole, *within), key=lambda one: _tradeoff(one).arena_bytes)
-    try:
-        return planned(ways[0])
-    except OverBudget as error:
-        if budget.ram is None:
-            raise
-        refused = [error]
-    fitting = [one for one in ways[1:] if one.peak[0] <= budget.ram]
-    for one in dict.fromkeys((*fitting[: _MOST_PLANNED - 1], *ways[1:][-1:])):
+        return with_all(min((whole, *within), key=lambda one: _tradeoff(one).arena_bytes))
+    most, refused = budget.ram or 0, list[OverBudget]()
+    fitting = [one for one in ways[1:] if one.peak[0] <= most]
+    for one in dict.fromkeys((ways[0], *fitting[: _MOST_PLANNED - 1], *ways[1:][-1:])):
         try:
-            return planned(one, refused[0].fastest)
+            return with_all(planned(one, refused[0].fastest if refused else None))
         except OverBudget as error:
+            if not most:
+                raise
             refused.append(error)
     least = min(one.least_bytes for one in refused)
-    raise OverBudget.of_ram(budget.ram, least, refused[0].fastest)
+    raise OverBudget.of_ram(most, least, refused[0].fastest)
 
 
 def _tradeoff(made: Planned) -> Tradeoff:

@@ -19,6 +19,7 @@ from utvm_deploy.frontend.relax.operators import (
     PREFIX,
     constant_of,
     number_of,
+    operator_name,
     shape_of,
     variables_of,
     with_bindings,
@@ -91,7 +92,7 @@ class _Attention:
             if len(after) != 1 or after[0] is None:
                 return {}
             var, call = after[0].var, after[0].value
-            name = _name(call)
+            name = operator_name(call)
             if isinstance(call, relax.Var):  # another name of it
                 last = var
                 continue
@@ -125,7 +126,7 @@ class _Attention:
 
     def _with_other(self, var: Any, call: Any, last: Any) -> bool:
         """Whether an operator of the scores and one other operand is ours."""
-        name = _name(call)
+        name = operator_name(call)
         if name not in (*_OF_TWO, "relax.where") or shape_of(call) != shape_of(last):
             return False
         if name in _OF_TWO:
@@ -152,7 +153,7 @@ class _Attention:
         model computes, or is given. Finite products give finite scores elsewhere, so it is a plain
         softmax.
         """
-        found = {_name(one.value): one for one in self._readers[scores] if one is not None}
+        found = {operator_name(one.value): one for one in self._readers[scores] if one is not None}
         if set(found) != {"relax.nn.softmax", "relax.equal"} or self._masks.all(-1).any():
             return None
         plain, search = found["relax.nn.softmax"], [found["relax.equal"]]
@@ -162,7 +163,7 @@ class _Attention:
             return None
         for name in (*_SEARCH, "relax.where"):
             (after, *others) = self._readers[search[-1].var]
-            if others or after is None or _name(after.value) != name:
+            if others or after is None or operator_name(after.value) != name:
                 return None
             search.append(after)
         *unneeded, chosen = search
@@ -192,13 +193,9 @@ def _masked_by(name: str, other: Any, *, is_first: bool) -> NDArray[np.bool_]:
 
 def _is_product(value: Any) -> bool:
     """Whether it multiplies matrices of float32 of equal rank, both computed."""
-    if _name(value) != "relax.matmul":
+    if operator_name(value) != "relax.matmul":
         return False
     if any(not isinstance(one, relax.Var) or one.ty.dtype != "float32" for one in value.args):
         return False
     left, right = map(shape_of, value.args)
     return 2 <= len(left) == len(right)
-
-
-def _name(value: Any) -> str:
-    return str(getattr(value.op, "name", "")) if isinstance(value, ir.Call) else ""

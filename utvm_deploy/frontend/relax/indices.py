@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax, tirx
 
-from utvm_deploy.frontend.relax.operators import shape_of
+from utvm_deploy.frontend.relax.operators import operator_name, shape_of
 from utvm_deploy.graph.user_arrays import most_added
 
 
@@ -35,7 +35,7 @@ def places_of(module: Any, main: str) -> tuple[int | None, ...]:
     made = {one.var: one.value for block in blocks for one in block.bindings}
     found: dict[Any, int] = {}
     for call in made.values():
-        if _name(call) == "relax.take" and str(call.attrs.mode) == "fast":
+        if operator_name(call) == "relax.take" and str(call.attrs.mode) == "fast":
             data, (indices, added) = call.args[0].ty.shape, _source(call.args[1], made)
             extent = data[int(call.attrs.axis or 0)]
             if indices is not None and isinstance(extent, tirx.IntImm):
@@ -59,9 +59,9 @@ def _source(indices: Any, made: Mapping[Any, Any]) -> tuple[Any, int]:
             if indices not in made:
                 return indices, added
             indices = made[indices]
-        elif _name(indices) in _HANDING:
+        elif operator_name(indices) in _HANDING:
             indices = indices.args[0]
-        elif _name(indices) == "relax.add":
+        elif operator_name(indices) == "relax.add":
             known = [one for one in indices.args if isinstance(one, ir.GenericConst)]
             others = [one for one in indices.args if not isinstance(one, ir.GenericConst)]
             if len(known) != 1:
@@ -74,15 +74,11 @@ def _source(indices: Any, made: Mapping[Any, Any]) -> tuple[Any, int]:
             return None, 0
 
 
-def _name(value: Any) -> str:
-    return value.op.name if isinstance(getattr(value, "op", None), ir.Op) else ""
-
-
 @relax.expr_functor.mutator
 class _Limiter(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        name = _name(call)
+        name = operator_name(call)
         if name == "relax.take" and str(call.attrs.mode) == "fast":
             return relax.op.take(*call.args, axis=call.attrs.axis, mode="clip")
         if name not in _LIMITS or isinstance(call.args[1], ir.GenericConst):

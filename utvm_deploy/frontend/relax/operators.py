@@ -66,11 +66,20 @@ def with_our_operators(module: Any, main: str) -> Any:
     return with_bindings(module, main, list(_rewritten(block.bindings, function.body.body)))
 
 
-def with_bindings(module: Any, main: str, bindings: Sequence[Any]) -> Any:
-    """The module whose function ``main`` has other bindings in its only block."""
+def with_bindings(module: Any, main: str, bindings: Sequence[Any], more: Sequence[Any] = ()) -> Any:
+    """The module whose function ``main`` has other bindings in its only block.
+
+    ``more`` are further parameters, the last ones.
+    """
+    end = module[main].body.body
+    return with_body(module, main, relax.SeqExpr([relax.DataflowBlock(bindings)], end), more)
+
+
+def with_body(module: Any, main: str, body: Any, more: Sequence[Any] = ()) -> Any:
+    """The module whose function ``main`` has another body, and ``more`` parameters."""
     function = module[main]
-    sequence = relax.SeqExpr([relax.DataflowBlock(bindings)], function.body.body)
-    made = relax.Function(function.params, sequence, function.ret_ty, True, function.attrs)
+    params = [*function.params, *more]
+    made = relax.Function(params, body, function.ret_ty, True, function.attrs)
     changed = ir.IRModule({**dict(module.functions_items()), module.get_global_var(main): made})
     return relax.transform.Normalize()(changed)
 
@@ -108,6 +117,11 @@ def _uses(bindings: Any, result: Any) -> Counter[Any]:
 def _readers(bindings: Any) -> dict[Any, Any]:
     """The last binding that reads a variable."""
     return {var: binding for binding in bindings for var in variables_of(binding.value)}
+
+
+def operator_name(value: Any) -> str:
+    """The name of the operator that an expression calls; empty if it calls none."""
+    return str(getattr(getattr(value, "op", None), "name", ""))
 
 
 def variables_of(expression: Any) -> Iterator[Any]:
@@ -260,6 +274,11 @@ def constant_of(expression: Any) -> Array | None:
         return None
     array: Array = expression.value.numpy()
     return array if array.dtype == np.float32 else None
+
+
+def scalar(value: float) -> Any:
+    """A number as a constant of float32."""
+    return relax.const(value, "float32")
 
 
 def number_of(expression: Any) -> float | None:

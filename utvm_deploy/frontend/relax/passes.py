@@ -19,7 +19,7 @@ from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
 from utvm_deploy.frontend.relax.attention import with_attention
 from utvm_deploy.frontend.relax.check import check_computed, check_lowered
 from utvm_deploy.frontend.relax.folding import FoldByNumPy
-from utvm_deploy.frontend.relax.operators import with_our_operators
+from utvm_deploy.frontend.relax.operators import operator_name, with_our_operators
 from utvm_deploy.frontend.relax.rewrites import (
     with_clips,
     with_extremes,
@@ -129,7 +129,7 @@ def _with_layout(module: Any, passes: tuple[Any, ...] = _LAYOUT) -> Any:
     its convolutions become ``call_tir``, which is slower.
     """
     calls = (binding.value for block in module[MAIN].body.blocks for binding in block.bindings)
-    operators = {getattr(getattr(call, "op", None), "name", "") for call in calls}
+    operators = {operator_name(call) for call in calls}
     if not operators & LAYOUTS.keys():
         return module
     try:

@@ -20,7 +20,7 @@ from tvm import ir, relax, tirx
 from tvm.ir import TensorLoad
 from tvm.tirx import stmt as tir
 
-from utvm_deploy.frontend.relax.operators import number_of
+from utvm_deploy.frontend.relax.operators import number_of, operator_name
 
 
 def with_rewrites(module: Any, main: str) -> Any:
@@ -48,7 +48,7 @@ def with_dropouts(module: Any, main: str, instead: Callable[[Any, float], Any]) 
     found = set[str]()
 
     def visit(one: Any) -> None:
-        found.add(getattr(getattr(one, "op", None), "name", ""))
+        found.add(operator_name(one))
 
     relax.analysis.post_order_visit(module[main], visit)
     is_needed = "relax.nn.dropout" in found
@@ -71,7 +71,7 @@ class _Dropouts(relax.PyExprMutator):  # type: ignore[misc]
         part = self.visit_expr_post_order(part)
         made = part.tuple_value
         made = self.lookup_binding(made) if isinstance(made, relax.Var) else made
-        if getattr(getattr(made, "op", None), "name", "") != "relax.nn.dropout" or part.index:
+        if operator_name(made) != "relax.nn.dropout" or part.index:
             return part
         return self._instead(made.args[0], float(made.attrs.rate))
 
@@ -150,8 +150,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _permuted(self, call: Any) -> Any:
         """What was permuted, if a second permutation undoes the first one."""
-        made = self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
-        if not isinstance(made, ir.Call) or getattr(made.op, "name", "") != "relax.permute_dims":
+        made: Any = (
+            self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+        )
+        if operator_name(made) != "relax.permute_dims":
             return call
         first, second = (one.attrs.axes for one in (made, call))
         if first is None or second is None:
@@ -184,8 +186,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _before_squeeze(self, call: Any) -> Any:
         """An operator on one row and a constant, on the image that the row was taken from."""
         x, *others = call.args
-        made = self.lookup_binding(x) if isinstance(x, relax.Var) else None
-        if not isinstance(made, ir.Call) or getattr(made.op, "name", "") != "relax.squeeze":
+        made: Any = self.lookup_binding(x) if isinstance(x, relax.Var) else None
+        if operator_name(made) != "relax.squeeze":
             return call
         (image,) = made.args
         shape = [int(extent) for extent in image.ty.shape.values]
@@ -228,8 +230,8 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _unpadded(self, x: Any, axes: int) -> tuple[Any, list[int]]:
         """The image inside of zeros along its last axes, and how many zeros: before, behind."""
         none = x, [0] * (2 * axes)
-        made = self.lookup_binding(x) if isinstance(x, relax.Var) else None
-        if not isinstance(made, ir.Call) or getattr(made.op, "name", "") != "relax.nn.pad":
+        made: Any = self.lookup_binding(x) if isinstance(x, relax.Var) else None
+        if operator_name(made) != "relax.nn.pad":
             return none
         widths = [int(one) for one in made.attrs.pad_width]
         outer, inner = widths[: -2 * axes], widths[-2 * axes :]

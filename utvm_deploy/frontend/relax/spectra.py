@@ -22,6 +22,7 @@ from utvm_deploy.frontend.relax.operators import (
     number_of,
     shape_of,
     variables_of,
+    with_bindings,
 )
 from utvm_deploy.graph.signals.fft_plan import Transform, transform_of
 
@@ -59,11 +60,7 @@ def with_spectra(module: Any, main: str) -> Any:
     made = list(_Spectra(bindings, function.body.body).rewritten(bindings))
     if all(one is other for one, other in zip(made, bindings, strict=False)):
         return module
-    body = relax.SeqExpr([relax.DataflowBlock(made)], function.body.body)
-    changed = relax.Function(function.params, body, function.ret_ty, True, function.attrs)
-    both = {**dict(module.functions_items()), module.get_global_var(main): changed}
-    normal = relax.transform.Normalize()(ir.IRModule(both))
-    return relax.transform.DeadCodeElimination([main])(normal)
+    return relax.transform.DeadCodeElimination([main])(with_bindings(module, main, made))
 
 
 class _Spectra:

@@ -15,7 +15,7 @@ import numpy as np
 from tvm import ir, relax
 from tvm.relax import op
 
-from utvm_deploy.frontend.relax.operators import number_of, shape_of
+from utvm_deploy.frontend.relax.operators import number_of, scalar, shape_of
 from utvm_deploy.frontend.training.convolutions import convolution_gradient
 
 _Gradient: TypeAlias = Callable[[Any, Any, Any], list[Any] | None]
@@ -24,50 +24,37 @@ _Gradient: TypeAlias = Callable[[Any, Any, Any], list[Any] | None]
 _LEVEL = 11
 
 
-def _number(value: float) -> Any:
-    return relax.const(value, "float32")
-
-
 def _where(condition: Any, gradient: Any) -> Any:
-    return op.where(condition, gradient, _number(0.0))
+    return op.where(condition, gradient, scalar(0.0))
 
 
-def _within(
-    low: float | None, high: float | None, made: Any, call: Any, gradient: Any
-) -> list[Any]:
-    """The gradient where an input is between bounds, which have none.
+def _between(made: Any, call: Any, gradient: Any) -> list[Any] | None:
+    """The gradient where an input is between bounds, which have none; None of two tensors.
 
     At the bounds 0 and 6 it is 0, as in PyTorch's ReLU and ReLU6. So it looks at the output, which
     the next layer keeps anyway. At other bounds it is 1, as in PyTorch's clamp. To know these, it
     looks at the input.
     """
+    numbers = [number_of(one) for one in call.args[1:]]
+    if None in numbers:
+        return None
+    both = {"relax.maximum": (*numbers, None), "relax.minimum": (None, *numbers)}
+    low, high = both.get(call.op.name, numbers or (0.0, None))
     for bound, own, is_open, is_closed in (
         (low, 0.0, op.greater, op.greater_equal),
         (high, 6.0, op.less, op.less_equal),
     ):
         if bound is not None and math.isfinite(bound):
             of, inside = (made, is_open) if bound == own else (call.args[0], is_closed)
-            gradient = _where(inside(of, _number(bound)), gradient)
+            gradient = _where(inside(of, scalar(bound)), gradient)
     return [gradient, *map(op.grad.no_grad, call.args[1:])]
-
-
-def _maximum(made: Any, call: Any, gradient: Any) -> list[Any] | None:
-    """Of a tensor and a number; None of two tensors."""
-    low = number_of(call.args[1])
-    return None if low is None else _within(low, None, made, call, gradient)
-
-
-def _minimum(made: Any, call: Any, gradient: Any) -> list[Any] | None:
-    """Of a tensor and a number; None of two tensors."""
-    high = number_of(call.args[1])
-    return None if high is None else _within(None, high, made, call, gradient)
 
 
 def _leaky_relu(made: Any, call: Any, gradient: Any) -> list[Any] | None:
     alpha = float(call.attrs.alpha)
     of = made if alpha > 0 else call.args[0]
-    slope = op.multiply(gradient, _number(alpha))
-    return [op.where(op.greater(of, _number(0.0)), gradient, slope)]
+    slope = op.multiply(gradient, scalar(alpha))
+    return [op.where(op.greater(of, scalar(0.0)), gradient, slope)]
 
 
 def _matmul(_made: Any, call: Any, gradient: Any) -> list[Any] | None:
@@ -84,19 +71,14 @@ def _matmul(_made: Any, call: Any, gradient: Any) -> list[Any] | None:
     ]
 
 
-def _clip(made: Any, call: Any, gradient: Any) -> list[Any]:
-    low, high = map(number_of, call.args[1:])
-    return _within(low, high, made, call, gradient)
-
-
 def _exp(made: Any, _call: Any, gradient: Any) -> list[Any]:
     """0 where the exponential overflows: a model of finite outputs does not choose it there."""
-    return [_where(op.less(made, _number(math.inf)), op.multiply(gradient, made))]
+    return [_where(op.less(made, scalar(math.inf)), op.multiply(gradient, made))]
 
 
 def _softplus(_made: Any, call: Any, gradient: Any) -> list[Any]:
     """d log(1 + exp(b x)) / b / dx = sigmoid(b x)."""
-    scaled = op.multiply(call.args[0], _number(float(call.attrs.beta)))
+    scaled = op.multiply(call.args[0], scalar(float(call.attrs.beta)))
     return [op.multiply(gradient, op.sigmoid(scaled))]
 
 
@@ -106,26 +88,26 @@ def _prelu(_made: Any, call: Any, gradient: Any) -> list[Any]:
     shape = [1] * len(shape_of(x))
     shape[int(call.attrs.axis)] = -1
     sloped = op.multiply(gradient, op.reshape(slopes, shape))
-    return [op.where(op.greater(x, _number(0.0)), gradient, sloped), op.grad.no_grad(slopes)]
+    return [op.where(op.greater(x, scalar(0.0)), gradient, sloped), op.grad.no_grad(slopes)]
 
 
 def _gauss(x: Any, factor: float) -> Any:
     """exp(-factor x^2)."""
-    return op.exp(op.multiply(op.multiply(x, x), _number(-factor)))
+    return op.exp(op.multiply(op.multiply(x, x), scalar(-factor)))
 
 
 def _erf(_made: Any, call: Any, gradient: Any) -> list[Any]:
     """d erf(x) / dx = 2 / sqrt(pi) exp(-x^2)."""
-    slope = op.multiply(_gauss(call.args[0], 1.0), _number(2 / math.sqrt(math.pi)))
+    slope = op.multiply(_gauss(call.args[0], 1.0), scalar(2 / math.sqrt(math.pi)))
     return [op.multiply(gradient, slope)]
 
 
 def _gelu(_made: Any, call: Any, gradient: Any) -> list[Any]:
     """d (x F(x)) / dx = F(x) + x f(x), with the normal distribution F and its density f."""
     (x,) = call.args
-    erf = op.erf(op.multiply(x, _number(math.sqrt(0.5))))
-    distribution = op.multiply(op.add(erf, _number(1.0)), _number(0.5))
-    density = op.multiply(_gauss(x, 0.5), _number(1 / math.sqrt(2 * math.pi)))
+    erf = op.erf(op.multiply(x, scalar(math.sqrt(0.5))))
+    distribution = op.multiply(op.add(erf, scalar(1.0)), scalar(0.5))
+    density = op.multiply(_gauss(x, 0.5), scalar(1 / math.sqrt(2 * math.pi)))
     return [op.multiply(gradient, op.add(distribution, op.multiply(x, density)))]
 
 
@@ -135,23 +117,19 @@ def _gelu_tanh(_made: Any, call: Any, gradient: Any) -> list[Any]:
     """
     (x,), factor = call.args, math.sqrt(2 / math.pi)
     square = op.multiply(x, x)
-    inner = op.add(op.multiply(square, _number(0.044715)), _number(1.0))
-    tanh = op.tanh(op.multiply(op.multiply(x, inner), _number(factor)))
-    rise = op.multiply(op.add(op.multiply(square, _number(3 * 0.044715)), _number(1.0)), x)
-    slope = op.subtract(_number(1.0), op.multiply(tanh, tanh))
-    slope = op.multiply(op.multiply(slope, rise), _number(factor))
-    whole = op.multiply(op.add(op.add(tanh, _number(1.0)), slope), _number(0.5))
+    inner = op.add(op.multiply(square, scalar(0.044715)), scalar(1.0))
+    tanh = op.tanh(op.multiply(op.multiply(x, inner), scalar(factor)))
+    rise = op.multiply(op.add(op.multiply(square, scalar(3 * 0.044715)), scalar(1.0)), x)
+    slope = op.subtract(scalar(1.0), op.multiply(tanh, tanh))
+    slope = op.multiply(op.multiply(slope, rise), scalar(factor))
+    whole = op.multiply(op.add(op.add(tanh, scalar(1.0)), slope), scalar(0.5))
     return [op.multiply(gradient, whole)]
 
 
 def _rsqrt(made: Any, _call: Any, gradient: Any) -> list[Any]:
     """d x^(-1/2) / dx = -y^3 / 2."""
     cube = op.multiply(op.multiply(made, made), made)
-    return [op.multiply(gradient, op.multiply(cube, _number(-0.5)))]
-
-
-def _square(_made: Any, call: Any, gradient: Any) -> list[Any]:
-    return [op.multiply(gradient, op.multiply(call.args[0], _number(2.0)))]
+    return [op.multiply(gradient, op.multiply(cube, scalar(-0.5)))]
 
 
 def _reshaped(_made: Any, call: Any, gradient: Any) -> list[Any]:
@@ -224,7 +202,7 @@ def _adaptive_average(_made: Any, call: Any, gradient: Any) -> list[Any]:
     """An equal share for each pixel of a window."""
     shape, layout = shape_of(call.args[0]), str(call.attrs.layout)
     if shape_of(call)[layout.index("H")] == shape_of(call)[layout.index("W")] == 1:
-        share = _number(1.0 / (shape[layout.index("H")] * shape[layout.index("W")]))
+        share = scalar(1.0 / (shape[layout.index("H")] * shape[layout.index("W")]))
         return [op.broadcast_to(op.multiply(gradient, share), shape)]
 
     def function(image: Any, size: Sequence[int]) -> Any:
@@ -243,7 +221,7 @@ def _normalization(x: Any, scaled: Any, axes: Sequence[int], epsilon: float) -> 
 
     centred = op.subtract(x, mean(x))
     variance = mean(op.multiply(centred, centred))
-    inverse = op.rsqrt(op.add(variance, _number(epsilon)))
+    inverse = op.rsqrt(op.add(variance, scalar(epsilon)))
     normal = op.multiply(centred, inverse)
     rest = op.subtract(scaled, mean(scaled))
     rest = op.subtract(rest, op.multiply(normal, mean(op.multiply(scaled, normal))))
@@ -277,21 +255,17 @@ def _group_norm(_made: Any, call: Any, gradient: Any) -> list[Any]:
     return [op.reshape(image, shape), op.sum(product, others), op.sum(gradient, others)]
 
 
-def _none(_made: Any, call: Any, _gradient: Any) -> list[Any]:
-    """What was marked as having no gradient passes none on."""
-    return [op.grad.no_grad(call.args[0])]
-
-
 _GRADIENTS: Mapping[str, _Gradient] = {
-    "relax.grad.no_grad": _none,
-    "relax.clip": _clip,
+    # What was marked as having no gradient passes none on.
+    "relax.grad.no_grad": lambda _made, call, _gradient: [op.grad.no_grad(call.args[0])],
+    "relax.clip": _between,
     "relax.erf": _erf,
     "relax.exp": _exp,
     "relax.flatten": _reshaped,
     "relax.image.resize2d": _resize,
     "relax.matmul": _matmul,
-    "relax.maximum": _maximum,
-    "relax.minimum": _minimum,
+    "relax.maximum": _between,
+    "relax.minimum": _between,
     "relax.nn.adaptive_avg_pool2d": _adaptive_average,
     "relax.nn.gelu": _gelu,
     "relax.nn.gelu_tanh": _gelu_tanh,
@@ -300,10 +274,10 @@ _GRADIENTS: Mapping[str, _Gradient] = {
     "relax.nn.leakyrelu": _leaky_relu,
     "relax.nn.pad": _pad,
     "relax.nn.prelu": _prelu,
-    "relax.nn.relu": partial(_within, 0.0, None),
+    "relax.nn.relu": _between,
     "relax.nn.softplus": _softplus,
     "relax.rsqrt": _rsqrt,
-    "relax.square": _square,
+    "relax.square": lambda _, call, g: [op.multiply(g, op.multiply(call.args[0], scalar(2.0)))],
     "relax.strided_slice": _slice,
     "relax.squeeze": _reshaped,
     "relax.tile": _tile,

@@ -48,28 +48,29 @@ class Trainable:
         return replace(self, graph=self.graph.replaced(tensors=tuple(tensors)))
 
 
-def trainable_file(graph: Graph, recipe: Recipe) -> Trainable:
-    """What ``trainable_of`` gives, of the graph of a .tflite file: its body stays as it is."""
-    from utvm_deploy.frontend.training.of_graph import graph_that_trains
-
-    made, weights = graph_that_trains(graph, recipe)
-    return Trainable(made, recipe, weights)
-
-
 def trainable_of(
-    model: RelaxModel, recipe: Recipe, name: str, names: Mapping[bytes, Sequence[str]]
+    model: RelaxModel | Graph,
+    recipe: Recipe,
+    name: str | None,
+    names: Mapping[bytes, Sequence[str]],
 ) -> Trainable:
     """A float model that trains by a recipe; ``names`` are its layers' by their weights' bytes.
 
-    Raises ModelError, UnsupportedOperator or UsageError if it cannot.
+    A graph is that of a .tflite file, whose body stays as it is. Raises ModelError,
+    UnsupportedOperator or UsageError if it cannot train.
     """
     from utvm_deploy.frontend.relax.passes import MAIN
     from utvm_deploy.frontend.training.graph import step_graph
     from utvm_deploy.frontend.training.step import train_step
     from utvm_deploy.frontend.training.weights import identity_of
 
+    if isinstance(model, Graph):
+        from utvm_deploy.frontend.training.of_graph import graph_that_trains
+
+        made, weights = graph_that_trains(model.replaced(name=name or model.name), recipe)
+        return Trainable(made, recipe, weights)
     module = module_of_text(model.given)
     step = train_step(module, recipe, names)
     weights = tuple(label for label, _ in step.states[: step.weights])
     digest = digest_of(identity_of(module, MAIN), weights)
-    return Trainable(step_graph(step, name, digest), recipe, weights)
+    return Trainable(step_graph(step, name or "model", digest), recipe, weights)

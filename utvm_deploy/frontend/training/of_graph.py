@@ -20,7 +20,7 @@ from tvm import relax
 from tvm.relax import op
 
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator
-from utvm_deploy.frontend.relax.operators import shape_of
+from utvm_deploy.frontend.relax.operators import scalar, shape_of
 from utvm_deploy.frontend.training.graph import step_graph
 from utvm_deploy.frontend.training.recipe import Recipe, positions_of
 from utvm_deploy.frontend.training.step import train_step
@@ -33,8 +33,8 @@ from utvm_deploy.graph.names import short_name
 from utvm_deploy.graph.rewrite import compacted, renumbered
 
 _Floats: TypeAlias = NDArray[np.float32]
-#: Emits what an operator becomes.
-_Maker: TypeAlias = Callable[["_Head", Operator], Any]
+#: Of an operator's attributes and its operands, what it becomes.
+_Maker: TypeAlias = Callable[..., Any]
 
 #: The layers that train, and the axes of a file's weights in the order of those in Relax.
 ORDERS = {
@@ -165,52 +165,40 @@ class _Head:
     def _emit(self, operator: Operator) -> None:
         (number,) = operator.outputs
         output = self.graph.tensors[number]
-        if operator.kind in CONVERSIONS:
-            self._made[number] = self.operand(operator, 0)
-            return
-        made = self.emit(_HEADS[operator.kind](self, operator))
-        if shape_of(made) != tuple(output.shape):
-            made = self.emit(op.reshape(made, output.shape))
-        least, most = bounds_of(operator.attributes, output)
-        if least > -math.inf or most < math.inf:
-            made = self.emit(op.clip(made, least, most))
+        places = [i for i, one in enumerate(operator.inputs) if one is not None]
+        made, *_ = operands = [self._operand(operator, place) for place in places]
+        if operator.kind not in CONVERSIONS:
+            make = self._builder.emit
+            made = make(_HEADS[operator.kind](operator.attributes, *operands))
+            if shape_of(made) != tuple(output.shape):
+                made = make(op.reshape(made, output.shape))
+            least, most = bounds_of(operator.attributes, output)
+            if least > -math.inf or most < math.inf:
+                made = make(op.clip(made, least, most))
         self._made[number] = made
 
-    def emit(self, value: Any) -> Any:
-        """The variable of an expression."""
-        return self._builder.emit(value)
+    def _operand(self, operator: Operator, place: int) -> Any:
+        """An input in Relax: what was made, or a constant of float32.
 
-    def operand(self, operator: Operator, place: int) -> Any:
-        """An input in Relax: what was made, or a constant of float32."""
+        By its weights, a layer gets the name of its output.
+        """
         number = operator.inputs[place]
-        if number in self._made:
+        is_weights = operator.kind in ORDERS and place == 1
+        if number in self._made and not is_weights:
             return self._made[number]
-        return relax.const(self.floats(operator, place))
-
-    def floats(self, operator: Operator, place: int) -> _Floats:
-        """A constant input as the numbers that it stands for."""
-        number = operator.inputs[place]
         tensor = None if number is None else self.graph.tensors[number]
         if tensor is None or tensor.data is None:
             raise UnsupportedOperator(
                 f"{place_of(self.graph, operator)}, has no constant weights; train only layers "
                 "behind it"
             )
-        return floats_of(tensor)
-
-    def weights(self, operator: Operator) -> Any:
-        """Weights as a constant, by which the layer gets the name of its output."""
-        weights = self.floats(operator, 1).transpose(ORDERS[operator.kind])
-        name = short_name(self.graph.tensors[operator.outputs[0]].name)
-        key = weights if weights.ndim == 2 else np.moveaxis(weights, -1, 1)
-        self.names.setdefault(key.tobytes(), []).append(name)
-        return relax.const(np.ascontiguousarray(weights))
-
-    def with_bias(self, operator: Operator, made: Any) -> Any:
-        """The product plus its bias."""
-        if len(operator.inputs) < 3 or operator.inputs[2] is None:
-            return made
-        return op.add(self.emit(made), relax.const(self.floats(operator, 2)))
+        values = floats_of(tensor)
+        if is_weights:
+            values = np.ascontiguousarray(values.transpose(ORDERS[operator.kind]))
+            name = short_name(self.graph.tensors[operator.outputs[0]].name)
+            key = values if values.ndim == 2 else np.moveaxis(values, -1, 1)
+            self.names.setdefault(key.tobytes(), []).append(name)
+        return relax.const(values)
 
 
 def floats_of(tensor: Tensor) -> _Floats:
@@ -243,28 +231,21 @@ def bounds_of(attributes: Any, output: Tensor) -> tuple[float, float]:
     return least, most if most < FLOAT_MAX else math.inf
 
 
-def _dense(head: _Head, operator: Operator) -> Any:
-    weights = head.weights(operator)
-    rows = head.emit(op.reshape(head.operand(operator, 0), (-1, shape_of(weights)[0])))
-    return head.with_bias(operator, op.matmul(rows, weights))
+def _with_bias(made: Any, bias: Sequence[Any]) -> Any:
+    """The product plus its bias, if it has one."""
+    return op.add(made, bias[0]) if bias else made
 
 
-def _convolution(head: _Head, operator: Operator) -> Any:
-    a: Any = operator.attributes
-    weights, groups = head.weights(operator), 1
-    if operator.kind == "DEPTHWISE_CONV_2D":
-        groups = shape_of(weights)[0] // a.depth_multiplier
-    made = op.nn.conv2d(
-        head.operand(operator, 0),
-        weights,
-        strides=a.strides,
-        padding=_padding(a),
-        dilation=a.dilations,
-        groups=groups,
-        data_layout="NHWC",
-        kernel_layout="OHWI",
-    )
-    return head.with_bias(operator, made)
+def _dense(_attributes: Any, x: Any, weights: Any, *bias: Any) -> Any:
+    rows = op.reshape(x, (-1, shape_of(weights)[0]))
+    return _with_bias(op.matmul(rows, weights), bias)
+
+
+def _convolution(a: Any, x: Any, weights: Any, *bias: Any) -> Any:
+    given = {"strides": a.strides, "padding": _padding(a), "dilation": a.dilations}
+    groups = shape_of(x)[3] // shape_of(weights)[3]
+    layouts = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    return _with_bias(op.nn.conv2d(x, weights, **given, groups=groups, **layouts), bias)
 
 
 def _padding(attributes: Any) -> tuple[int, ...]:
@@ -274,67 +255,48 @@ def _padding(attributes: Any) -> tuple[int, ...]:
 
 
 def _pool(function: Any) -> _Maker:
-    return _of_one(lambda x, a: function(x, a.window, a.strides, _padding(a), layout="NHWC"))
+    return lambda a, x: function(x, a.window, a.strides, _padding(a), layout="NHWC")
 
 
-def _softmax(x: Any, a: Any) -> Any:
-    return op.nn.softmax(x if a.beta == 1.0 else op.multiply(x, relax.const(a.beta, "float32")), -1)
+def _softmax(a: Any, x: Any) -> Any:
+    return op.nn.softmax(x if a.beta == 1.0 else op.multiply(x, scalar(a.beta)), -1)
 
 
-def _of_one(function: Callable[[Any, Any], Any]) -> _Maker:
-    """Of an input and the attributes."""
-    return lambda head, operator: function(head.operand(operator, 0), operator.attributes)
-
-
-def _of_two(function: Callable[[Any, Any], Any]) -> _Maker:
-    return lambda head, operator: function(head.operand(operator, 0), head.operand(operator, 1))
-
-
-def _hard_swish(x: Any, _attributes: Any) -> Any:
+def _hard_swish(_attributes: Any, x: Any) -> Any:
     """x relu6(x + 3) / 6 (Howard et al., "Searching for MobileNetV3", 2019)."""
-    gate = op.clip(op.add(x, relax.const(3.0, "float32")), 0, 6)
-    return op.multiply(op.multiply(x, gate), relax.const(1 / 6, "float32"))
+    gate = op.clip(op.add(x, scalar(3.0)), 0, 6)
+    return op.multiply(op.multiply(x, gate), scalar(1 / 6))
 
 
-def _concatenation(head: _Head, operator: Operator) -> Any:
-    attributes: Any = operator.attributes
-    parts = [head.operand(operator, place) for place in range(len(operator.inputs))]
-    return op.concat(parts, attributes.axis)
-
-
-def _rearranged(head: _Head, operator: Operator) -> Any:
-    a: Any = operator.attributes
-    made = head.emit(op.reshape(head.operand(operator, 0), a.view))
+def _rearranged(a: Any, x: Any) -> Any:
+    made = op.reshape(x, a.view)
     for axis, (extent, indices) in enumerate(zip(a.view, a.indices, strict=True)):
         if list(indices) != list(range(extent)):
-            places = relax.const(np.asarray(indices, np.int32))
-            made = head.emit(op.take(made, places, axis))
+            made = op.take(made, relax.const(np.asarray(indices, np.int32)), axis)
     return op.permute_dims(made, list(a.order))
 
 
-#: What operators of the head become, before it gets the shape of the output.
+#: What operators of the head become, before they get the shape and the activation of the output.
 _HEADS: Mapping[str, _Maker] = {
-    "ADD": _of_two(op.add),
+    "ADD": lambda _, x, y: op.add(x, y),
     "AVERAGE_POOL_2D": _pool(op.nn.avg_pool2d),
-    "CONCATENATION": _concatenation,
+    "CONCATENATION": lambda a, *parts: op.concat(parts, a.axis),
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _convolution,
     "FULLY_CONNECTED": _dense,
-    "GELU": _of_one(lambda x, a: (op.nn.gelu_tanh if a.approximates else op.nn.gelu)(x)),
-    "HARD_SWISH": _of_one(_hard_swish),
-    "LEAKY_RELU": _of_one(lambda x, a: op.nn.leakyrelu(x, a.alpha)),
-    "LOGISTIC": _of_one(lambda x, _: op.sigmoid(x)),
+    "GELU": lambda a, x: (op.nn.gelu_tanh if a.approximates else op.nn.gelu)(x),
+    "HARD_SWISH": _hard_swish,
+    "LEAKY_RELU": lambda a, x: op.nn.leakyrelu(x, a.alpha),
+    "LOGISTIC": lambda _, x: op.sigmoid(x),
     "MAX_POOL_2D": _pool(op.nn.max_pool2d),
-    "MEAN": _of_one(lambda x, a: op.mean(x, list(a.axes))),
-    "MUL": _of_two(op.multiply),
-    "PAD": _of_one(lambda x, a: op.nn.pad(x, [n for pair in a.paddings for n in pair])),
-    **dict.fromkeys(
-        ("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "RESHAPE"), _of_one(lambda x, _: x)
-    ),
+    "MEAN": lambda a, x: op.mean(x, list(a.axes)),
+    "MUL": lambda _, x, y: op.multiply(x, y),
+    "PAD": lambda a, x: op.nn.pad(x, [n for pair in a.paddings for n in pair]),
+    **dict.fromkeys(("RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "RESHAPE"), lambda _, x: x),
     "SLICE": _rearranged,
-    "SOFTMAX": _of_one(_softmax),
+    "SOFTMAX": _softmax,
     "STRIDED_SLICE": _rearranged,
-    "SUB": _of_two(op.subtract),
-    "TANH": _of_one(lambda x, _: op.tanh(x)),
+    "SUB": lambda _, x, y: op.subtract(x, y),
+    "TANH": lambda _, x: op.tanh(x),
     "TRANSPOSE": _rearranged,
 }

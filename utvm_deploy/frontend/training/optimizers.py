@@ -10,7 +10,7 @@ import numpy as np
 from tvm import relax
 from tvm.relax import op
 
-from utvm_deploy.frontend.relax.operators import shape_of
+from utvm_deploy.frontend.relax.operators import operator_name, scalar, shape_of
 from utvm_deploy.frontend.training.convolutions import WEIGHTS
 from utvm_deploy.frontend.training.recipe import ADAM, CROSS_ENTROPY, MOMENTUM_SGD, MSE, SGD
 
@@ -27,10 +27,6 @@ MOST_WEIGHT = 2.0**126
 Emit: TypeAlias = Callable[[Any], Any]
 
 
-def _number(value: float) -> Any:
-    return relax.const(value, "float32")
-
-
 def cross_entropy(emit: Emit, logits: Any, label: Any) -> Any:
     """The mean over the batch of -log softmax(logits)[label]; ``label`` is int32 [batch]."""
     shape = shape_of(logits)
@@ -38,7 +34,7 @@ def cross_entropy(emit: Emit, logits: Any, label: Any) -> Any:
     classes = relax.const(np.arange(shape[-1], dtype=np.int32))
     chosen = emit(op.astype(op.equal(op.expand_dims(label, [1]), classes), "float32"))
     total = emit(op.sum(op.multiply(rows, op.grad.no_grad(chosen))))
-    return op.multiply(total, _number(-1.0 / shape[0]))
+    return op.multiply(total, scalar(-1.0 / shape[0]))
 
 
 def mean_squared_error(emit: Emit, output: Any, target: Any) -> Any:
@@ -51,17 +47,13 @@ def mean_squared_error(emit: Emit, output: Any, target: Any) -> Any:
 class Optimizer:
     """An optimizer of all weights."""
 
-    #: The states of each weight, and those that all of them share; all are 0 at first.
-    own: tuple[str, ...]
-    shared: tuple[str, ...]
     #: (emit, weight, gradient, rate, own states, new shared states) -> new weight, new own states.
     update: Callable[[Emit, Any, Any, Any, Sequence[Any], Sequence[Any]], tuple[Any, list[Any]]]
+    #: The states of each weight, and those that all of them share; all are 0 at first.
+    own: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
     #: The new shared states.
-    advance: Callable[[Emit, Sequence[Any]], list[Any]]
-
-
-def _none(_emit: Emit, _shared: Sequence[Any]) -> list[Any]:
-    return []
+    advance: Callable[[Emit, Sequence[Any]], list[Any]] = lambda _emit, _shared: []
 
 
 def _sgd(
@@ -74,7 +66,7 @@ def _momentum(
     emit: Emit, weight: Any, gradient: Any, rate: Any, own: Sequence[Any], _shared: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
     """v = 0.9 v + g; w = w - rate v (torch.optim.SGD)."""
-    velocity = emit(op.add(op.multiply(own[0], _number(MOMENTUM)), gradient))
+    velocity = emit(op.add(op.multiply(own[0], scalar(MOMENTUM)), gradient))
     return emit(op.subtract(weight, op.multiply(rate, velocity))), [velocity]
 
 
@@ -86,26 +78,26 @@ def _adam(
     first = emit(_mixed(own[0], gradient, BETA_1))
     second = emit(_mixed(own[1], square, BETA_2))
     root = op.sqrt(op.divide(second, shared[1]))
-    step = op.divide(op.divide(first, shared[0]), op.add(root, _number(EPSILON)))
+    step = op.divide(op.divide(first, shared[0]), op.add(root, scalar(EPSILON)))
     return emit(op.subtract(weight, op.multiply(rate, step))), [first, second]
 
 
 def _mixed(old: Any, new: Any, beta: float) -> Any:
-    return op.add(op.multiply(old, _number(beta)), op.multiply(new, _number(1.0 - beta)))
+    return op.add(op.multiply(old, scalar(beta)), op.multiply(new, scalar(1.0 - beta)))
 
 
 def _corrections(emit: Emit, shared: Sequence[Any]) -> list[Any]:
     """c = 1 - beta^t of the next step: beta c + 1 - beta."""
     return [
-        emit(_mixed(one, _number(1.0), beta))
+        emit(_mixed(one, scalar(1.0), beta))
         for one, beta in zip(shared, (BETA_1, BETA_2), strict=True)
     ]
 
 
 def unless_above(emit: Emit, rate: Any, bound: Any, most: float) -> Any:
     """The rate of the next updates; infinite if a bound is NaN or above ``most``."""
-    fits = emit(op.less_equal(bound, _number(most)))
-    return emit(op.where(fits, rate, _number(float("inf"))))
+    fits = emit(op.less_equal(bound, scalar(most)))
+    return emit(op.where(fits, rate, scalar(float("inf"))))
 
 
 def bound_of(emit: Emit, gradient: Any, made: Any) -> Any:
@@ -114,7 +106,7 @@ def bound_of(emit: Emit, gradient: Any, made: Any) -> Any:
     An element that is a sum of products is bounded by the product of the sums of both operands, and
     a sum of elements by that of all. So the gradient need not be kept until it is looked at.
     """
-    name, factors = getattr(getattr(made, "op", None), "name", ""), [gradient]
+    name, factors = operator_name(made), [gradient]
     if name == "relax.einsum":
         factors = list(made.args[0].fields)
     elif name == "relax.call_tir" and made.args[0].name_hint.startswith(WEIGHTS):
@@ -128,13 +120,10 @@ def bound_of(emit: Emit, gradient: Any, made: Any) -> Any:
 
 
 OPTIMIZERS: Mapping[str, Optimizer] = {
-    SGD: Optimizer((), (), _sgd, _none),
-    MOMENTUM_SGD: Optimizer(("velocity",), (), _momentum, _none),
+    SGD: Optimizer(_sgd),
+    MOMENTUM_SGD: Optimizer(_momentum, ("velocity",)),
     ADAM: Optimizer(
-        ("mean", "variance"),
-        ("weight of means", "weight of variances"),
-        _adam,
-        _corrections,
+        _adam, ("mean", "variance"), ("weight of means", "weight of variances"), _corrections
     ),
 }
 #: Loss -> what makes it of the model's output and the label.

@@ -18,7 +18,13 @@ from tvm.relax import transform as t
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
 from utvm_deploy.frontend.relax.operators import shape_of
 from utvm_deploy.frontend.relax.passes import MAIN, prepared_module
-from utvm_deploy.frontend.training.dropout import STEPS, Dropout, counting, with_masks, without_ones
+from utvm_deploy.frontend.training.dropout import (
+    STEPS,
+    Dropout,
+    counting,
+    with_masks,
+    without_masks,
+)
 from utvm_deploy.frontend.training.gradients import register_gradients
 from utvm_deploy.frontend.training.optimizers import (
     LOSSES,
@@ -84,8 +90,6 @@ def train_step(module: Any, recipe: Recipe, names: Names) -> TrainStep:
             raise UnsupportedOperator(
                 f"TVM cannot differentiate the model: {last_words(exc)}; train fewer layers"
             ) from exc
-        if drops:
-            adjoint = without_ones(adjoint, _ADJOINT)
         return _with_updates(adjoint, recipe, weights, classes, bool(drops))
 
 
@@ -95,7 +99,7 @@ def _with_loss(
     """main(inputs, label, weights) -> (loss, output), and the number of classes.
 
     With dropouts, the number of the step is in front of the weights. The model is there twice then:
-    for the loss with masks, and for the output with ones instead. Passes make one of equal parts.
+    for the loss with masks, and for the output without. Passes make one of equal parts.
     """
     function = module[MAIN]
     shape, classes = shape_of(_only_output(function)), None
@@ -114,14 +118,13 @@ def _with_loss(
     inputs, trained = function.params[: -weights - len(drops)], function.params[-weights:]
     masks = function.params[len(inputs) : -weights]
     step = relax.Var(STEPS, relax.TensorType((), "float32"))
+    plain = without_masks(module, MAIN, masks)[MAIN]
     with builder.function(MAIN, [*inputs, label, *([step] if drops else []), *trained]):
         with builder.dataflow():
             drawn = (drop.emitted(builder, step, recipe.seed) for drop in drops)
             ones = (relax.const(np.ones(drop.shape, np.float32)) for drop in drops)
             lost = _emitted(builder, function, dict(zip(masks, drawn, strict=True)))
-            kept = (
-                _emitted(builder, function, dict(zip(masks, ones, strict=True))) if drops else lost
-            )
+            kept = _emitted(builder, plain, dict(zip(masks, ones, strict=True))) if drops else lost
             compared = _logits(lost) if classes else _only_output(lost)
             loss = builder.emit_output(LOSSES[recipe.loss](builder.emit, compared, label), "loss")
             made = builder.emit_output(_only_output(kept), "output")

@@ -14,11 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import ir, relax
 
 from utvm_deploy.base.errors import UnsupportedOperator
-from utvm_deploy.frontend.relax.operators import constant_of, shape_of, variables_of
+from utvm_deploy.frontend.relax.operators import (
+    constant_of,
+    operator_name,
+    shape_of,
+    variables_of,
+    with_bindings,
+)
 from utvm_deploy.graph.model import Array
 
 #: Operators whose constants train -> the position and the name of each.
@@ -67,7 +72,7 @@ def trainable_layers(function: Any, names: Names) -> list[TrainableLayer]:
     bindings = function.body.blocks[0].bindings
     candidates = []
     for position, binding in enumerate(bindings):
-        kind = _name(binding.value)
+        kind = operator_name(binding.value)
         given = {}
         for place in _TRAINED.get(kind, ()):
             array = constant_of(binding.value.args[place])
@@ -85,7 +90,7 @@ def trainable_layers(function: Any, names: Names) -> list[TrainableLayer]:
     named = {key: iter(some) for key, some in names.items() if len(some) == counts[key]}
     found = []
     for position, key, given in candidates:
-        binding, kind = bindings[position], _name(bindings[position].value)
+        binding, kind = bindings[position], operator_name(bindings[position].value)
         layer = next(named[key]) if key in named else str(binding.var.name)
         weights = [
             Weight(f"{layer}.{_TRAINED[kind][place]}", position, place, array)
@@ -109,7 +114,7 @@ def identity_of(module: Any, main: str) -> str:
         if array is not None:
             one = array if array.ndim < 3 else _of_one_batch(array)
             told.append(hashlib.sha256((array if one is None else one).tobytes()).hexdigest())
-        told.append(_name(expression))
+        told.append(operator_name(expression))
 
     relax.analysis.post_order_visit(module[main], visit)
     return "\n".join(filter(None, told))
@@ -128,7 +133,7 @@ def _bias(bindings: Any, product: Any, layer: str) -> Iterator[Weight]:
         for position, one in enumerate(bindings)
         if any(var.same_as(product.var) for var in variables_of(one.value))
     ]
-    if len(readers) != 1 or _name(readers[0][1].value) != "relax.add":
+    if len(readers) != 1 or operator_name(readers[0][1].value) != "relax.add":
         return
     position, reader = readers[0]
     axis = getattr(product.value.attrs, "out_layout", "").find("C")  # the last one of a matmul
@@ -160,8 +165,7 @@ def with_parameters(module: Any, main: str, weights: Sequence[Weight]) -> Any:
     What does not depend on them has no gradient. Raises UnsupportedOperator for an operator behind
     a weight for which none is known.
     """
-    function = module[main]
-    (block,) = function.body.blocks
+    (block,) = module[main].body.blocks
     parameters = [
         relax.Var(one.name, relax.TensorType(one.values.shape, "float32")) for one in weights
     ]
@@ -192,7 +196,7 @@ def with_parameters(module: Any, main: str, weights: Sequence[Weight]) -> Any:
         raise UnsupportedOperator(
             f"no gradient is known for {', '.join(missing)}; train only layers behind it"
         )
-    return _with_bindings(module, main, bindings, [*function.params, *parameters])
+    return with_bindings(module, main, bindings, parameters)
 
 
 def _is_float(variable: Any) -> bool:
@@ -205,11 +209,6 @@ def _without_gradient(binding: Any) -> Iterator[str]:
     if not isinstance(op, ir.Op) or op.get_attr("FPrimalGradient") is None:
         kind = getattr(op, "name", str(op)).removeprefix("relax.")
         yield f"{kind}, which makes '{binding.var.name}'"
-
-
-def _name(value: Any) -> str:
-    is_operator = isinstance(value, ir.Call) and isinstance(value.op, ir.Op)
-    return str(value.op.name) if is_operator else ""
 
 
 def with_constants(module: Any, main: str, given: Mapping[tuple[int, int], Array]) -> Any:
@@ -225,12 +224,4 @@ def with_constants(module: Any, main: str, given: Mapping[tuple[int, int], Array
         operands[place] = relax.const(np.array(np.broadcast_to(array, shape)))
         value = ir.Call(value.op, operands, value.attrs, value.ty_args)
         bindings[position] = relax.VarBinding(variable, value)
-    return _with_bindings(module, main, bindings, module[main].params)
-
-
-def _with_bindings(module: Any, main: str, bindings: Sequence[Any], params: Sequence[Any]) -> Any:
-    function = module[main]
-    sequence = relax.SeqExpr([relax.DataflowBlock(bindings)], function.body.body)
-    made = relax.Function(params, sequence, function.ret_ty, True, function.attrs)
-    changed = tvm.IRModule({**dict(module.functions_items()), module.get_global_var(main): made})
-    return relax.transform.Normalize()(changed)
+    return with_bindings(module, main, bindings)
