@@ -10,7 +10,7 @@ import enum
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,7 @@ from unittest.mock import patch
 import numpy as np
 from fence import Fence
 from fenced import crossings_of, hides_accesses, planned_apart
-from guarded import faults_of, is_possible
+from guarded import built_with, faults_of, is_possible, plan_of, program_of
 from tflite_writer import ModelWriter
 
 from random_models.oracle import Oracle, OracleDies, OracleRefuses
@@ -28,7 +28,7 @@ from utvm_deploy.base.errors import CompileError, ModelError, VerifyError
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.compiler.options import EXACT, CompileOptions, Objective
-from utvm_deploy.compiler.stages.pipeline import compile_model
+from utvm_deploy.compiler.stages.search import KernelPlan
 from utvm_deploy.device import INSTRUCTIONS, Device, connect
 from utvm_deploy.frontend.files.given_shapes import with_chosen
 from utvm_deploy.frontend.tflite import tflite_bytes
@@ -116,7 +116,8 @@ class Rig:
     one of ``compiler.options.LEVELS``; ``flash_rate`` and ``float_math`` are as those options. With
     a ``fence`` every access of every layer must be to memory of that layer's own. ``core``: models
     get the kernels of this core, whose C a process runs if the board is the host. Models in a
-    ``number_format`` that computes are compared with NumPy.
+    ``number_format`` that computes are compared with NumPy. If it ``is_quick``, models are built
+    by -O0, and guard pages are at one side of each buffer.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class Rig:
         flash_rate: float | None = None,
         float_math: str = EXACT,
         number_format: str | None = None,
+        is_quick: bool = False,
     ) -> None:
         self.board = load_board(board)
         self._compiled_for = self.board
@@ -141,15 +143,11 @@ class Rig:
         self._fence: Fence | None = None
         if fence and self.board.emulator is None and not is_possible():
             raise ValueError(f"there are no guard pages on {self.board.name} of this system")
-        self._compile = compile_file or (
-            lambda path: compile_model(
-                path,
-                self._compiled_for,
-                CompileOptions(
-                    objective=Objective(level), flash_rate=flash_rate, float_math=float_math
-                ),
-            )
+        self._is_quick = is_quick
+        self._options = CompileOptions(
+            objective=Objective(level), flash_rate=flash_rate, float_math=float_math
         )
+        self._compile_file = compile_file
         self._resources = ExitStack()
 
     def __enter__(self) -> Rig:
@@ -217,6 +215,16 @@ class Rig:
         except (ModelError, CompileError, VerifyError) as exc:
             raise OracleRefuses(str(exc)) from exc
 
+    def _planned(self, path: Path) -> KernelPlan:
+        return plan_of(path, self._compiled_for, self._options)
+
+    def _compile(self, path: Path) -> tuple[CompiledModel, KernelPlan | None]:
+        """A model, and the kernels that it was made of, if we know them."""
+        if self._compile_file is not None:
+            return self._compile_file(path), None
+        plan = self._planned(path)
+        return program_of(plan), plan
+
     def _checked(self, path: Path, samples: Sequence[Sequence[np.ndarray]], asked: Path) -> Outcome:
         name = path.stem
         inputs = tuple(tuple(sample) for sample in samples)
@@ -234,13 +242,14 @@ class Rig:
                 return Outcome(name, Verdict.FAILED, _last_line(traceback.format_exc()))
             return Outcome(name, verdict, why)
         try:
-            compiled = self._compile(path)
+            compiled, plan = self._compile(path)
         except (ModelError, CompileError) as exc:
             return Outcome(name, Verdict.REFUSED, str(exc).removeprefix(f"{path}: "))
         except Exception:
             return Outcome(name, Verdict.FAILED, _last_line(traceback.format_exc()))
         try:
-            loaded = self._device.load(compiled, into="ram")
+            with built_with("-O0") if self._is_quick else nullcontext():
+                loaded = self._device.load(compiled, into="ram")
             try:
                 run = Samples(inputs, None, _ORIGIN)
                 found = verify(loaded, path, run, reference=reference)
@@ -252,19 +261,28 @@ class Rig:
             finally:
                 loaded.unload()
             if self._fence and not is_seen:
-                crossings = self._crossings_apart(self._fence, path, inputs[0])
+                crossings = self._crossings_apart(
+                    self._fence, plan or self._planned(path), inputs[0]
+                )
             if self._is_fenced and not self._fence:
-                crossings = faults_of(self._device, path, inputs[0], self._compiled_for)
+                crossings = faults_of(
+                    self._device,
+                    plan or self._planned(path),
+                    inputs[0],
+                    is_quick=self._is_quick,
+                )
         except Exception:
             return Outcome(name, Verdict.FAILED, _last_line(traceback.format_exc()))
         if crossings:
             return Outcome(name, Verdict.OUT_OF_BOUNDS, crossings[0])
         return _outcome(name, found)
 
-    def _crossings_apart(self, fence: Fence, path: Path, inputs: Sequence[np.ndarray]) -> list[str]:
+    def _crossings_apart(
+        self, fence: Fence, plan: KernelPlan, inputs: Sequence[np.ndarray]
+    ) -> list[str]:
         """What layers touch that is not their own, were no output on its input."""
         with planned_apart():
-            compiled = self._compile(path)
+            compiled = program_of(plan)
         loaded = self._device.load(compiled, into="ram")
         try:
             return crossings_of(fence, loaded, inputs)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from guarded import PAGE, compile_apart, faults_of, faults_of_compiled, is_possible
+from guarded import PAGE, compile_apart, faults_of, faults_of_compiled, is_possible, plan_of
 from tflite_writer import ModelWriter
 
 from utvm_deploy import connect
@@ -33,13 +33,13 @@ def model_in(folder: Path) -> Path:
 
 
 def test_a_right_model_faults_nowhere(host: Device, tmp_path: Path) -> None:
-    assert faults_of(host, model_in(tmp_path), INPUTS) == []
+    assert faults_of(host, plan_of(model_in(tmp_path), host.board), INPUTS) == []
 
 
 @pytest.mark.parametrize("at_end", [False, True])
 @pytest.mark.parametrize("layer", [0, 1])
 def test_one_byte_too_far(host: Device, tmp_path: Path, at_end: bool, layer: int) -> None:
-    compiled = compile_apart(model_in(tmp_path), host.board, at_end=at_end)
+    compiled = compile_apart(plan_of(model_in(tmp_path), host.board), at_end=at_end)
     text = compiled.sources["model.c"]
     (span,) = [s for s in compiled.layers[layer].arena if s.size_bytes == (13, 9)[layer]][:1]
     assert (span.offset + span.size_bytes * at_end) % PAGE == 0
@@ -50,4 +50,4 @@ def test_one_byte_too_far(host: Device, tmp_path: Path, at_end: bool, layer: int
     (found,) = faults_of_compiled(host, [replace(compiled, sources=sources)], INPUTS)
     assert found.startswith(f"layer {layer}, ") and "fault" in found.lower()
     # What was protected is not any more.
-    assert faults_of(host, model_in(tmp_path), INPUTS) == []
+    assert faults_of(host, plan_of(model_in(tmp_path), host.board), INPUTS) == []

@@ -55,8 +55,8 @@ NARROW_LONG = {"host": 1_000, "mps2_an500": 200, "mps3_an547": 50}
 #: And of weights of which most are zeros.
 SPARSE_QUICK = {"host": 36, "mps2_an500": 8}
 SPARSE_LONG = {"host": 1_000, "mps2_an500": 200}
-#: And of blocks of attention, every other one with weights of int4.
-ATTENTION_QUICK = {"host": 24, "mps2_an500": 4}
+#: And of blocks of attention, every other one with weights of int4: of the long run, a tenth.
+ATTENTION_QUICK = {"host": 50, "mps2_an500": 10}
 ATTENTION_LONG = {"host": 500, "mps2_an500": 100}
 #: A generator that the oracle or we refuse too often would test nothing.
 FEWEST_EQUAL = 0.7
@@ -70,6 +70,7 @@ def run(
     core: str = "",
     rate: float | None = None,
     number_format: str | None = None,
+    is_quick: bool = False,
     make: Callable[..., Recipe] = generate,
     **given: Any,
 ) -> list[Outcome]:
@@ -77,7 +78,14 @@ def run(
     if emulator and not shutil.which(emulator.program):
         pytest.skip(f"{emulator.program} is not installed")
     fence = emulator is not None or is_possible()
-    with Rig(board, fence=fence, core=core, flash_rate=rate, number_format=number_format) as rig:
+    with Rig(
+        board,
+        fence=fence,
+        core=core,
+        flash_rate=rate,
+        number_format=number_format,
+        is_quick=is_quick,
+    ) as rig:
         return [
             rig.check(make(seed, **given), f"seed_{seed}") for seed in range(first, first + count)
         ]
@@ -93,7 +101,7 @@ def check(outcomes: list[Outcome]) -> None:
 @pytest.mark.tools
 @pytest.mark.parametrize("name", QUICK)
 def test_random_models_are_byte_exact(name: str) -> None:
-    check(run(name, *QUICK[name]))
+    check(run(name, *QUICK[name], is_quick=name == "host"))
 
 
 def attention(seed: int) -> Recipe:
@@ -103,7 +111,8 @@ def attention(seed: int) -> Recipe:
 @pytest.mark.tools
 @pytest.mark.parametrize("name", ATTENTION_QUICK)
 def test_random_attention_is_byte_exact(name: str) -> None:
-    check(run(name, 0, ATTENTION_QUICK[name], make=attention))
+    count, is_quick = ATTENTION_QUICK[name], name == "host"
+    check(run(name, 0, count, make=attention, is_quick=is_quick))
 
 
 @pytest.mark.soak
