@@ -147,7 +147,7 @@ def test_next_to_nothing_is_loaded_before_ctrl_c_has_its_handler() -> None:
     # What loads before that takes time in which Ctrl-C would be a traceback.
     code = (
         "import sys\n"
-        "import __future__, collections.abc, contextlib, io, signal, types\n"
+        "import __future__, collections.abc, contextlib, gc, io, signal, types\n"
         "before = set(sys.modules)\n"
         "import utvm_deploy.__main__\n"
         "print(*sorted(set(sys.modules) - before))"
