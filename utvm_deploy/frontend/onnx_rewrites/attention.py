@@ -24,7 +24,7 @@ _CAPPED, _MASKED, _SHARES = 1, 2, 3
 
 
 @dataclass
-class Mask:
+class _Mask:
     """What is added to scores, and which of them count.
 
     Each part is known at import, or the name of a tensor. Shapes broadcast to (batch, heads of the
@@ -60,14 +60,8 @@ def attention(r: Rewriting) -> bool:
         value = r.add("Concat", r.input(5), value, axis=2)
     rows, places = r.shape_of(query)[2], r.shape_of(key)[2]
     mask = _given_mask(r, places)
-    left, right = (int(r.given.get(f"{side}_window_size", -1)) for side in ("left", "right"))
-    right = 0 if int(r.given.get("is_causal", 0)) else right
-    known = r.value(6) if r.has(6) else np.array(before + rows)
-    tokens = r.input(6) if known is None else known
-    hide_by_place(r, mask, (rows, places), tokens, (left, right), is_padded=r.has(6))
-    mode = int(r.given.get("qk_matmul_output_mode", 0)) if r.wants(3) else None
-    cap, scale = float(r.given.get("softcap", 0)), r.given.get("scale")
-    made, shown = attended(r, query, key, value, mask, scale, cap, mode)
+    _hide_by_place(r, mask, rows, places, before)
+    made, shown = _attended(r, query, key, value, mask)
     if len(r.shape(0)) == 3:
         made = r.reshaped(r.add("Transpose", made, perm=[0, 2, 1, 3]), r.output_shape())
     for position, name in enumerate((made, key, value, shown)):
@@ -94,71 +88,57 @@ def _heads_apart(r: Rewriting, name: str, heads: int) -> str:
     return r.reshaped(name, (*outer, heads, size // heads))
 
 
-def _given_mask(r: Rewriting, places: int) -> Mask:
+def _given_mask(r: Rewriting, places: int) -> _Mask:
     """The input attn_mask; places beyond its last one do not count."""
     if not r.has(3):
-        return Mask()
+        return _Mask()
     name, shape, known, is_boolean = r.input(3), r.shape(3), r.value(3), r.dtype(3).kind == "b"
     missing = places - shape[-1]
     if known is not None:
         ends = [*[(0, 0)] * (known.ndim - 1), (0, missing)]
         known = np.pad(known, ends, constant_values=False if is_boolean else -np.inf)
         counts = known if is_boolean else ~np.isneginf(known)
-        mask = Mask() if is_boolean else Mask(np.where(counts, known, 0).astype(np.float32))
+        mask = _Mask() if is_boolean else _Mask(np.where(counts, known, 0).astype(np.float32))
         mask.keep(counts)
         return mask
     if missing:
         fill = r.constant(np.zeros((*shape[:-1], missing), r.dtype(3)))
         name = r.add("Concat", name, fill, axis=len(shape) - 1)
-    mask = Mask(computed=[name]) if is_boolean else Mask(bias=name)
+    mask = _Mask(computed=[name]) if is_boolean else _Mask(bias=name)
     if missing:
         mask.keep(np.arange(places) < shape[-1])
     return mask
 
 
-def hide_by_place(
-    r: Rewriting,
-    mask: Mask,
-    extents: tuple[int, int],
-    tokens: str | Array,
-    ends: tuple[int, int],
-    *,
-    is_padded: bool,
-) -> None:
+def _hide_by_place(r: Rewriting, mask: _Mask, rows: int, places: int, before: int) -> None:
     """Hide places that are outside of a window around a row's own place.
 
-    The rows are the last of the ``tokens``. If it ``is_padded``, places behind the tokens hold
-    none. ``ends`` are the most places that a row sees to its left and right; -1 for all.
+    The rows are the last tokens. An input may say how many these are; places behind hold none.
     """
-    rows, places = (np.arange(extent) for extent in extents)
-    left, right = ends
+    # The most places that a row sees to its left and right; -1 for all.
+    left, right = (int(r.given.get(f"{side}_window_size", -1)) for side in ("left", "right"))
+    right = 0 if int(r.given.get("is_causal", 0)) else right
+    known = r.value(6) if r.has(6) else np.array(before + rows)
     # The place of a row is its number, and what is before it: tokens - rows.
-    distance = places - rows[:, None] + len(rows)
-    known = None if isinstance(tokens, str) else np.reshape(tokens, (-1, 1, 1, 1))
+    distance = np.arange(places) - np.arange(rows)[:, None] + rows
     limits = [("Less", distance - right - 1)] if right >= 0 else []
-    if is_padded and right != 0:
-        limits.append(("Less", places))
+    if r.has(6) and right != 0:
+        limits.append(("Less", np.arange(places)))
     if left >= 0:
         limits.append(("GreaterOrEqual", distance + left))
     for kind, limit in limits:
         if known is not None:
-            mask.keep(limit < known if kind == "Less" else limit >= known)
+            tokens = np.reshape(known, (-1, 1, 1, 1))
+            mask.keep(limit < tokens if kind == "Less" else limit >= tokens)
         else:
-            count = r.reshaped(r.cast(str(tokens), np.int64), (-1, 1, 1, 1))
+            count = r.reshaped(r.cast(r.input(6), np.int64), (-1, 1, 1, 1))
             mask.computed.append(r.add(kind, r.constant(limit, np.int64), count))
 
 
-def attended(
-    r: Rewriting,
-    query: str,
-    key: str,
-    value: str,
-    mask: Mask,
-    scale: float | None = None,
-    cap: float = 0.0,
-    mode: int | None = None,
-) -> tuple[str, str]:
-    """What the heads read, (batch, heads, rows, size), and the scores that ``mode`` wants."""
+def _attended(r: Rewriting, query: str, key: str, value: str, mask: _Mask) -> tuple[str, str]:
+    """What the heads read, (batch, heads, rows, size), and the scores that the last output has."""
+    mode = int(r.given.get("qk_matmul_output_mode", 0)) if r.wants(3) else None
+    cap, scale = float(r.given.get("softcap", 0)), r.given.get("scale")
     batch, heads, rows, size = r.shape_of(query)
     shared, places = r.shape_of(key)[1:3]
     if heads % shared:
@@ -183,7 +163,7 @@ def attended(
     return (r.add("Mul", made, seen) if seen else made), shown
 
 
-def _masked(r: Rewriting, scores: str, mask: Mask, hidden: float) -> str:
+def _masked(r: Rewriting, scores: str, mask: _Mask, hidden: float) -> str:
     """The scores, of which those that do not count are ``hidden``."""
     conditions, lowest = list(mask.computed), r.constant(hidden, np.float32)
     # What a row without a score that counts reads is made zero below.
@@ -204,7 +184,7 @@ def _masked(r: Rewriting, scores: str, mask: Mask, hidden: float) -> str:
     return r.add("Where", counts, scores, lowest) if counts and not mask.bias else scores
 
 
-def _rows_that_see(r: Rewriting, mask: Mask) -> str:
+def _rows_that_see(r: Rewriting, mask: _Mask) -> str:
     """1 for each row of which a score counts, else 0; empty if there is one in every row."""
     parts = list(mask.computed)
     if mask.bias and not r.state.is_for_integers:
@@ -219,31 +199,16 @@ def _rows_that_see(r: Rewriting, mask: Mask) -> str:
 
 
 def rotary_embedding(r: Rewriting) -> str:
-    """x * cos + (x with its pairs exchanged) * sin, whose sign is that of the rotation."""
-    return rotated(
-        r,
-        r.input(0),
-        (r.input(1), r.input(2)),
-        r.input(3),
-        int(r.given.get("num_heads", 0)),
-        int(r.given.get("rotary_embedding_dim", 0)),
-    )
+    """x * cos + (x with its pairs exchanged) * sin, whose sign is that of the rotation.
 
-
-def rotated(
-    r: Rewriting, x: str, caches: tuple[str, str], places: str, heads: int = 0, turned: int = 0
-) -> str:
-    """The tensor with its elements turned by the angles of its places.
-
-    ``caches`` hold cosines and sines for each place, or for each row if ``places`` is empty.
-    ``turned`` is how many elements of each head are turned; 0 for all.
+    Its inputs have cosines and sines for each place, or for each row if it has no places.
     """
-    shape = r.shape_of(x)
+    x, shape, places = r.input(0), r.shape(0), r.input(3)
     is_flat = len(shape) == 3
     if is_flat:
-        x = _heads_apart(r, x, heads)
+        x = _heads_apart(r, x, int(r.given.get("num_heads", 0)))
     size = r.shape_of(x)[-1]
-    turned = turned or size
+    turned = int(r.given.get("rotary_embedding_dim", 0)) or size
     if turned % 2:
         raise ModelError(
             f"{r.place} turns {turned} elements of each head, which are not pairs; export it with "
@@ -261,7 +226,7 @@ def rotated(
         exchanged = r.add("Concat", *ends, axis=3)
     signs = r.constant(np.where(is_second, 1, -1), np.float32)
     factors = []
-    for cache, is_sine in zip(caches, (False, True), strict=True):
+    for cache, is_sine in ((r.input(1), False), (r.input(2), True)):
         wide = r.taken(cache, pairs, len(r.shape_of(cache)) - 1)
         if is_sine:
             wide = r.add("Mul", wide, signs)

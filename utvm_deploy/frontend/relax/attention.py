@@ -6,27 +6,22 @@ a second product of two computed tensors. Nothing else may read what they pass o
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tvm import ir, relax
 
 from utvm_deploy.frontend.relax.operators import (
-    PREFIX,
     constant_of,
     number_of,
     operator_name,
+    our_call,
+    readers_of,
     shape_of,
-    variables_of,
     with_bindings,
 )
-
-#: Variable -> the bindings that read it; None stands for the result of the function.
-_Readers: TypeAlias = Mapping[Any, Sequence[Any]]
 
 #: Operators of scores and one other operand -> ours.
 _OF_TWO = {
@@ -37,8 +32,11 @@ _OF_TWO = {
 }
 #: Scores below it may become minus infinity, as one that is added to its like does.
 _FINITE = 1e38
-#: From ``equal``, what PyTorch computes to find rows whose scores are all minus infinity.
-_SEARCH = ("relax.logical_not", "relax.astype", "relax.max", "relax.astype", "relax.logical_not")
+#: What PyTorch computes after ``equal``, for zeros in rows whose scores are all minus infinity.
+_ZEROS = (
+    *("relax.logical_not", "relax.astype", "relax.max", "relax.astype", "relax.logical_not"),
+    "relax.where",
+)
 
 
 def with_attention(module: Any, main: str) -> Any:
@@ -47,12 +45,7 @@ def with_attention(module: Any, main: str) -> Any:
     if not function.body.blocks:
         return module
     (block,) = function.body.blocks
-    readers: dict[Any, list[Any]] = defaultdict(list)
-    for binding in block.bindings:
-        for var in variables_of(binding.value):
-            readers[var].append(binding)
-    for var in variables_of(function.body.body):
-        readers[var].append(None)
+    readers = readers_of(block.bindings, function.body.body)
     made: dict[Any, Any] = {}
     for binding in block.bindings:
         made |= _Attention(readers, binding).calls()
@@ -69,7 +62,7 @@ def with_attention(module: Any, main: str) -> Any:
 class _Attention:
     """What is known of an attention while its operators are followed from its first product."""
 
-    def __init__(self, readers: _Readers, first: Any) -> None:
+    def __init__(self, readers: Mapping[Any, Sequence[Any]], first: Any) -> None:
         self._readers = readers
         self._first = first
         self._made: dict[Any, Any] = {}  # the call of each variable; None: it is not needed
@@ -81,48 +74,35 @@ class _Attention:
             return {}
         self._becomes(self._first.var, "BATCH_MATMUL", self._first.value.args)
         last, is_softmax = self._first.var, False
-        while True:
+        while last is not None:
             after = self._readers[last]
             if len(after) == 2 and not is_softmax:
-                last = self._safe_softmax(last)
-                is_softmax = True
-                if last is None:
-                    return {}
+                last, is_softmax = self._safe_softmax(last), True
                 continue
             if len(after) != 1 or after[0] is None:
                 return {}
             var, call = after[0].var, after[0].value
             name = operator_name(call)
-            if isinstance(call, relax.Var):  # another name of it
-                last = var
-                continue
             if is_softmax and name == "relax.matmul":
-                is_left = _is_product(call) and call.args[0].same_as(last)
                 self._becomes(var, "BATCH_MATMUL", call.args)
-                return self._made if is_left else {}
+                return self._made if _is_product(call) and call.args[0].same_as(last) else {}
             if name == "relax.reshape":
                 if shape_of(call)[-2:] != shape_of(last)[-2:]:
                     return {}
                 self._masks = np.broadcast_to(self._masks, shape_of(last)).reshape(shape_of(call))
-            elif is_softmax:
-                return {}
-            elif name == "relax.nn.softmax":
-                is_softmax = True
-                if not self._softmax(var, call):
+            elif not isinstance(call, relax.Var):  # else it is another name of it
+                if is_softmax:
                     return {}
-            elif not self._with_other(var, call, last):
-                return {}
+                is_softmax = _is_softmax(call)
+                if is_softmax:
+                    self._becomes(var, "SOFTMAX", call.args)
+                elif not self._with_other(var, call, last):
+                    return {}
             last = var
+        return {}
 
     def _becomes(self, var: Any, kind: str, operands: Sequence[Any]) -> None:
-        text = ir.StringImm(json.dumps({}))
-        self._made[var] = relax.call_pure_packed(PREFIX + kind, *operands, text, ty_args=[var.ty])
-
-    def _softmax(self, var: Any, call: Any) -> bool:
-        if int(call.attrs.axis) not in (-1, len(shape_of(call)) - 1):
-            return False
-        self._becomes(var, "SOFTMAX", call.args)
-        return True
+        self._made[var] = our_call(kind, operands, var.ty, {})
 
     def _with_other(self, var: Any, call: Any, last: Any) -> bool:
         """Whether an operator of the scores and one other operand is ours."""
@@ -156,27 +136,27 @@ class _Attention:
         found = {operator_name(one.value): one for one in self._readers[scores] if one is not None}
         if set(found) != {"relax.nn.softmax", "relax.equal"} or self._masks.all(-1).any():
             return None
-        plain, search = found["relax.nn.softmax"], [found["relax.equal"]]
-        if number_of(search[0].value.args[1]) != -np.inf or not self._softmax(
-            plain.var, plain.value
+        plain, chosen = found["relax.nn.softmax"], found["relax.equal"]
+        if number_of(chosen.value.args[1]) != -np.inf or not _is_softmax(plain.value):
+            return None
+        unneeded = [plain.var]
+        for name in _ZEROS:
+            unneeded.append(chosen.var)
+            (chosen, *others) = self._readers[chosen.var]
+            if others or chosen is None or operator_name(chosen.value) != name:
+                return None
+        zeros, otherwise = chosen.value.args[1:]
+        constant = constant_of(zeros)
+        if (
+            len(self._readers[plain.var]) != 1
+            or not otherwise.same_as(plain.var)
+            or shape_of(chosen.value) != shape_of(scores)
+            or constant is None
+            or constant.any()
         ):
             return None
-        for name in (*_SEARCH, "relax.where"):
-            (after, *others) = self._readers[search[-1].var]
-            if others or after is None or operator_name(after.value) != name:
-                return None
-            search.append(after)
-        *unneeded, chosen = search
-        zeros, otherwise = chosen.value.args[1:]
-        if len(self._readers[plain.var]) != 1 or not otherwise.same_as(plain.var):
-            return None
-        if shape_of(chosen.value) != shape_of(scores):
-            return None
-        constant = constant_of(zeros)
-        if constant is None or constant.any():
-            return None
         self._becomes(chosen.var, "SOFTMAX", plain.value.args)
-        self._made |= dict.fromkeys((plain.var, *(one.var for one in unneeded)))
+        self._made |= dict.fromkeys(unneeded)
         return chosen.var
 
 
@@ -199,3 +179,9 @@ def _is_product(value: Any) -> bool:
         return False
     left, right = map(shape_of, value.args)
     return 2 <= len(left) == len(right)
+
+
+def _is_softmax(value: Any) -> bool:
+    """Whether it is a softmax along the last axis."""
+    is_any = operator_name(value) == "relax.nn.softmax"
+    return is_any and int(value.attrs.axis) in (-1, len(shape_of(value)) - 1)

@@ -14,15 +14,13 @@ import numpy as np
 from tvm import ir, relax, tirx
 
 from utvm_deploy.frontend.relax.operators import operator_name, shape_of
+from utvm_deploy.frontend.relax.rewrites import changed
 from utvm_deploy.graph.user_arrays import most_added
 
 
 def with_safe_indices(module: Any, main: str) -> Any:
     """The module with such limits in its function ``main``."""
-    variable = module.get_global_var(main)
-    mutator = _Limiter(module)
-    mutator.builder_.update_func(variable, mutator.visit_expr(module[main]))
-    return mutator.builder_.get()
+    return changed(_Limiter(module), module, main)
 
 
 def places_of(module: Any, main: str) -> tuple[int | None, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -85,8 +85,7 @@ def with_body(module: Any, main: str, body: Any, more: Sequence[Any] = ()) -> An
 
 
 def _rewritten(bindings: Any, result: Any) -> Iterator[Any]:
-    uses = _uses(bindings, result)
-    following = _readers(bindings)
+    readers = readers_of(bindings, result)
     gone: set[Any] = set()
     for binding in bindings:
         if binding.var in gone:
@@ -96,8 +95,8 @@ def _rewritten(bindings: Any, result: Any) -> Iterator[Any]:
             yield binding
             continue
         last = binding.var
-        while uses[last] == 1 and last in following:
-            after = following[last]
+        while len(readers[last]) == 1 and readers[last][0] is not None:
+            (after,) = readers[last]
             longer = _absorbed(chain, after.value, last)
             if longer is None:
                 break
@@ -106,22 +105,13 @@ def _rewritten(bindings: Any, result: Any) -> Iterator[Any]:
         yield relax.VarBinding(last, _call(chain, last.ty))
 
 
-def _uses(bindings: Any, result: Any) -> Counter[Any]:
-    """How often each variable is read."""
-    found: Counter[Any] = Counter()
-    for expression in (*(binding.value for binding in bindings), result):
-        found.update(variables_of(expression))
+def readers_of(bindings: Any, result: Any) -> Mapping[Any, Sequence[Any]]:
+    """Variable -> the bindings that read it, as often as they do; None stands for the result."""
+    found = defaultdict[Any, list[Any]](list)
+    for binding in (*bindings, None):
+        for var in variables_of(result if binding is None else binding.value):
+            found[var].append(binding)
     return found
-
-
-def _readers(bindings: Any) -> dict[Any, Any]:
-    """The last binding that reads a variable."""
-    return {var: binding for binding in bindings for var in variables_of(binding.value)}
-
-
-def operator_name(value: Any) -> str:
-    """The name of the operator that an expression calls; empty if it calls none."""
-    return str(getattr(getattr(value, "op", None), "name", ""))
 
 
 def variables_of(expression: Any) -> Iterator[Any]:
@@ -140,7 +130,6 @@ def variables_of(expression: Any) -> Iterator[Any]:
 
 def _call(chain: Chain, ty: Any) -> Any:
     """The call that replaces the chain."""
-    attributes = ir.StringImm(json.dumps({**chain.attributes, "limits": chain.limits}))
     operands = [chain.source]
     if chain.weights is not None and chain.bias is not None:
         weights = chain.weights.astype(np.float32)
@@ -148,21 +137,35 @@ def _call(chain: Chain, ty: Any) -> Any:
             # 1HWC, as TFLite has them.
             weights = np.ascontiguousarray(weights.transpose(3, 1, 2, 0))
         operands += [relax.const(weights), relax.const(chain.bias.astype(np.float32))]
-    return relax.call_pure_packed(PREFIX + chain.kind, *operands, attributes, ty_args=[ty])
+    return our_call(chain.kind, operands, ty, {**chain.attributes, "limits": chain.limits})
+
+
+def our_call(kind: str, operands: Sequence[Any], ty: Any, attributes: Mapping[str, Any]) -> Any:
+    """A call of one of our operators, whose output is of the type ``ty``."""
+    text = ir.StringImm(json.dumps(attributes))
+    return relax.call_pure_packed(PREFIX + kind, *operands, text, ty_args=[ty])
+
+
+def operator_name(value: Any) -> str:
+    """The name of the operator that an expression calls; empty if it calls none."""
+    return str(getattr(getattr(value, "op", None), "name", ""))
 
 
 def _start(value: Any) -> Chain | None:
     """The chain that an operator begins; None if it begins none."""
-    if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
-        return None
-    start = _STARTS.get(value.op.name)
+    start = _STARTS.get(operator_name(value))
     return None if start is None else start(value)
 
 
 def _matmul(call: Any) -> Chain | None:
     x, weights = call.args
     constant = constant_of(weights)
-    if constant is None or constant.ndim != 2 or not _is_variable(x) or len(shape_of(x)) < 2:
+    if (
+        constant is None
+        or constant.ndim != 2
+        or not isinstance(x, relax.Var)
+        or len(shape_of(x)) < 2
+    ):
         return None
     shape = shape_of(call)
     turned = np.ascontiguousarray(constant.T).astype(np.float64)
@@ -172,7 +175,7 @@ def _matmul(call: Any) -> Chain | None:
 def _conv2d(call: Any) -> Chain | None:
     x, weights = call.args
     constant, a = constant_of(weights), call.attrs
-    if constant is None or not _is_variable(x):
+    if constant is None or not isinstance(x, relax.Var):
         return None
     if (a.data_layout, a.kernel_layout, a.out_layout) != ("NHWC", "OHWI", "NHWC"):
         return None
@@ -191,7 +194,7 @@ def _conv2d(call: Any) -> Chain | None:
 
 def _pool(call: Any) -> Chain | None:
     (x,), a = call.args, call.attrs
-    if not _is_variable(x) or (a.layout, a.out_layout) != ("NHWC", "NHWC"):
+    if not isinstance(x, relax.Var) or (a.layout, a.out_layout) != ("NHWC", "NHWC"):
         return None
     if str(x.ty.dtype) != "float32" or any(int(one) != 1 for one in a.dilation):
         return None
@@ -219,16 +222,14 @@ _STARTS: Mapping[str, Callable[[Any], Chain | None]] = {
 
 def _absorbed(chain: Chain, value: Any, last: Any) -> Chain | None:
     """The chain with an operator behind it folded in; None if it cannot be."""
-    if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
+    name = operator_name(value)
+    if not name or not isinstance(value.ty, relax.TensorType) or shape_of(value) != chain.shape:
         return None
-    if not isinstance(value.ty, relax.TensorType) or shape_of(value) != chain.shape:
-        return None
-    name = value.op.name
     if name == "relax.nn.relu":
         return chain.limited(0.0, math.inf)
     if name in ("relax.maximum", "relax.minimum"):
         left, right = value.args
-        bound = number_of(right) if _same(left, last) else number_of(left)
+        bound = number_of(right) if left.same_as(last) else number_of(left)
         if bound is None or math.isnan(bound):
             return None
         is_least = name == "relax.maximum"
@@ -241,7 +242,7 @@ def _absorbed(chain: Chain, value: Any, last: Any) -> Chain | None:
     if name not in _AFFINE or chain.limits is not None or chain.weights is None:
         return None
     left, right = value.args
-    is_first = _same(left, last)
+    is_first = left.same_as(last)
     constant = _per_channel(right if is_first else left, chain.channels)
     if constant is None or not (is_first or name in ("relax.add", "relax.multiply")):
         return None
@@ -287,14 +288,6 @@ def number_of(expression: Any) -> float | None:
         return float(expression.value)
     constant = constant_of(expression)
     return float(constant.reshape(-1)[0]) if constant is not None and constant.size == 1 else None
-
-
-def _is_variable(expression: Any) -> bool:
-    return isinstance(expression, relax.Var)
-
-
-def _same(one: Any, other: Any) -> bool:
-    return isinstance(one, relax.Var) and bool(one.same_as(other))
 
 
 def shape_of(expression: Any) -> tuple[int, ...]:

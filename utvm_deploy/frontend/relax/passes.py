@@ -129,8 +129,7 @@ def _with_layout(module: Any, passes: tuple[Any, ...] = _LAYOUT) -> Any:
     its convolutions become ``call_tir``, which is slower.
     """
     calls = (binding.value for block in module[MAIN].body.blocks for binding in block.bindings)
-    operators = {operator_name(call) for call in calls}
-    if not operators & LAYOUTS.keys():
+    if not {*map(operator_name, calls)} & LAYOUTS.keys():
         return module
     try:
         return _run(passes, module)

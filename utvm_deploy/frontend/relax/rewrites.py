@@ -135,6 +135,10 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
             return self._before_squeeze(call)
         return call
 
+    def _maker(self, x: Any) -> Any:
+        """The call that makes a variable; None of a constant."""
+        return self.lookup_binding(x) if isinstance(x, relax.Var) else None
+
     def _extremum(self, call: Any) -> Any:
         """``maximum`` or ``minimum`` of a tensor and a number, instead of such a PrimFunc."""
         found = _extremum_of(self._module[call.args[0]])
@@ -150,9 +154,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
 
     def _permuted(self, call: Any) -> Any:
         """What was permuted, if a second permutation undoes the first one."""
-        made: Any = (
-            self.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
-        )
+        made = self._maker(call.args[0])
         if operator_name(made) != "relax.permute_dims":
             return call
         first, second = (one.attrs.axes for one in (made, call))
@@ -186,7 +188,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _before_squeeze(self, call: Any) -> Any:
         """An operator on one row and a constant, on the image that the row was taken from."""
         x, *others = call.args
-        made: Any = self.lookup_binding(x) if isinstance(x, relax.Var) else None
+        made = self._maker(x)
         if operator_name(made) != "relax.squeeze":
             return call
         (image,) = made.args
@@ -230,7 +232,7 @@ class _Rewriter(relax.PyExprMutator):  # type: ignore[misc]
     def _unpadded(self, x: Any, axes: int) -> tuple[Any, list[int]]:
         """The image inside of zeros along its last axes, and how many zeros: before, behind."""
         none = x, [0] * (2 * axes)
-        made: Any = self.lookup_binding(x) if isinstance(x, relax.Var) else None
+        made = self._maker(x)
         if operator_name(made) != "relax.nn.pad":
             return none
         widths = [int(one) for one in made.attrs.pad_width]

@@ -7,14 +7,14 @@ its order, so the values keep all bits.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import ir, relax, tirx
 
-from utvm_deploy.frontend.relax.operators import with_bindings
+from utvm_deploy.frontend.relax.operators import operator_name, readers_of, shape_of, with_bindings
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ def with_shared_products(module: Any, main: str) -> Any:
     function = module[main]
     if len(function.body.blocks) != 1:
         return module
-    bindings = list(function.body.blocks[0].bindings)
+    bindings = function.body.blocks[0].bindings
     groups: dict[tuple[Any, ...], list[_Row]] = defaultdict(list)
     for row in _rows(bindings, function.body.body):
         groups[row.key].append(row)
@@ -83,17 +83,11 @@ def _is_complete(group: list[_Row]) -> bool:
     return len(group) > 1 and {one.row for one in group} == set(range(group[0].rows))
 
 
-def _rows(bindings: list[Any], result: Any) -> Iterator[_Row]:
+def _rows(bindings: Any, result: Any) -> Iterator[_Row]:
     values = {binding.var: binding.value for binding in bindings}
-    reads: Counter[Any] = Counter()
-    reader: dict[Any, Any] = {}
+    readers = readers_of(bindings, result)
     for binding in bindings:
-        for variable in relax.analysis.free_vars(binding.value):
-            reads[variable] += 1
-            reader[variable] = binding
-    reads.update(relax.analysis.free_vars(result))
-    for binding in bindings:
-        if not _is_call(binding.value, "relax.matmul"):
+        if operator_name(binding.value) != "relax.matmul":
             continue
         taken, weights = binding.value.args
         if not isinstance(weights, ir.GenericConst) or len(weights.ty.shape) != 2:
@@ -101,20 +95,20 @@ def _rows(bindings: list[Any], result: Any) -> Iterator[_Row]:
         if taken.ty.dtype != binding.var.ty.dtype:
             continue  # sums of another type than the factors
         source: Any = values.get(taken)
-        if _is_call(source, "relax.reshape"):
+        if operator_name(source) == "relax.reshape":
             source = values.get(source.args[0])
         place = _row_of(source, int(weights.ty.shape.values[0]))
         if place is None or int(taken.ty.shape.values[-1]) != int(weights.ty.shape.values[0]):
             continue
-        after: Any = reader.get(binding.var)
-        bias = _bias(after, binding.var) if reads[binding.var] == 1 else None
-        end = binding.var if bias is None else after.var
+        after = readers[binding.var]
+        bias = _bias(after[0], binding.var) if len(after) == 1 else None
+        end = binding.var if bias is None else after[0].var
         yield _Row(*place, weights, bias, end)
 
 
 def _row_of(value: Any, width: int) -> tuple[Any, int, int] | None:
     """The tensor, its number of rows, and which row this slice of it is; None if it is none."""
-    if not _is_call(value, "relax.strided_slice"):
+    if operator_name(value) != "relax.strided_slice":
         return None
     tensor, *lists = value.args
     if not isinstance(tensor, relax.Var) or not all(isinstance(x, relax.Tuple) for x in lists):
@@ -122,13 +116,13 @@ def _row_of(value: Any, width: int) -> tuple[Any, int, int] | None:
     if not all(isinstance(x, tirx.IntImm) for one in lists for x in one.fields):
         return None
     numbers = [[int(x) for x in one.fields] for one in lists]
-    shape = [int(extent) for extent in tensor.ty.shape.values]
+    shape = shape_of(tensor)
     if any(len(one) != 1 for one in numbers) or shape[-1] != width:
         return None
     (axis,), (begin,) = numbers[:2]
     axis = axis % len(shape)
     others = [n for i, n in enumerate(shape[:-1]) if i != axis]
-    part = [int(extent) for extent in value.ty.shape.values]
+    part = shape_of(value)
     if axis == len(shape) - 1 or any(n != 1 for n in others) or part[axis] != 1:
         return None
     row = begin + shape[axis] if begin < 0 else begin
@@ -137,7 +131,7 @@ def _row_of(value: Any, width: int) -> tuple[Any, int, int] | None:
 
 def _bias(binding: Any, product: Any) -> Any:
     """What is added to each row of a product, if it is a constant of one axis; else None."""
-    if binding is None or not _is_call(binding.value, "relax.add"):
+    if binding is None or operator_name(binding.value) != "relax.add":
         return None
     left, right = binding.value.args
     other = right if product.same_as(left) else left
@@ -145,10 +139,6 @@ def _bias(binding: Any, product: Any) -> Any:
         return None
     is_whole = int(other.ty.shape.values[0]) == int(product.ty.shape.values[-1])
     return other if is_whole else None
-
-
-def _is_call(value: Any, name: str) -> bool:
-    return isinstance(value, ir.Call) and getattr(value.op, "name", "") == name
 
 
 def _values(constant: Any) -> tuple[Any, ...]:

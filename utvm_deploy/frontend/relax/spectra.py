@@ -7,8 +7,6 @@ only one frame is held at a time. These are calls of packed functions, as in ``o
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,11 +15,12 @@ import numpy as np
 from tvm import ir, relax
 
 from utvm_deploy.frontend.relax.operators import (
-    PREFIX,
     constant_of,
     number_of,
+    operator_name,
+    our_call,
+    readers_of,
     shape_of,
-    variables_of,
     with_bindings,
 )
 from utvm_deploy.graph.signals.fft_plan import Transform, transform_of
@@ -68,8 +67,7 @@ class _Spectra:
 
     def __init__(self, bindings: list[Any], result: Any) -> None:
         self._values = {binding.var: binding.value for binding in bindings}
-        expressions = (*self._values.values(), result)
-        self._reads = Counter(one for each in expressions for one in variables_of(each))
+        self._readers = readers_of(bindings, result)
         self._spectra: dict[Any, _Frames] = {}
 
     def rewritten(self, bindings: list[Any]) -> Iterator[Any]:
@@ -159,7 +157,7 @@ class _Spectra:
         spectrum = self._root(pairs)
         frames = self._spectra.get(spectrum)
         # If something else reads the numbers, they are computed anyway.
-        if frames is None or self._reads[spectrum] != 1 or self._reads[pairs] > 2:
+        if frames is None or len(self._readers[spectrum]) != 1 or len(self._readers[pairs]) > 2:
             return None
         return replace(frames, is_power=True).call()
 
@@ -212,11 +210,9 @@ def _along_last(expression: Any, shape: tuple[int, ...], size: int) -> Any:
 
 
 def _is(value: Any, *names: str) -> bool:
-    return isinstance(value, ir.Call) and getattr(value.op, "name", "") in names
+    return operator_name(value) in names
 
 
 def _packed(kind: str, given: Mapping[str, Any], shape: tuple[int, ...], *operands: Any) -> Any:
-    ty = relax.TensorType(shape, "float32")
-    text = ir.StringImm(json.dumps(given))
-    call = relax.call_pure_packed(PREFIX + kind, *operands, text, ty_args=[ty])
+    call = our_call(kind, operands, relax.TensorType(shape, "float32"), given)
     return relax.BlockBuilder().normalize(call)
