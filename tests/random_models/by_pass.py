@@ -58,12 +58,12 @@ class PassRun:
         ]
 
 
-def run_seeds(board: str, seeds: Sequence[int]) -> PassRun:
+def run_seeds(board: str, seeds: Sequence[int], *, is_quick: bool = False) -> PassRun:
     """Compare every byte and layer of random models with the oracle, with each pass that changes
-    the model alone, and with all of them.
+    the model alone, and with all of them; ``is_quick`` is that of the rig.
     """
     found = PassRun()
-    with Rig(board) as rig:
+    with Rig(board, is_quick=is_quick) as rig:
         for seed in seeds:
             for name, outcome in _outcomes(rig, seed):
                 found.outcomes.setdefault(name, []).append(outcome)

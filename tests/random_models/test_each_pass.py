@@ -32,7 +32,7 @@ def check(found: PassRun, models: int) -> None:
 @pytest.mark.tools
 def test_some_models_with_each_pass() -> None:
     first, _ = LONG["host"]
-    found = run_seeds("host", range(first, first + QUICK, STEP))
+    found = run_seeds("host", range(first, first + QUICK, STEP), is_quick=True)
     check(found, QUICK // STEP)
     # These need what ``with_work`` does.
     assert {"drop_dead_channels", "share_equal", "join_dense"} <= set(found.outcomes)
