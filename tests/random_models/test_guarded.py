@@ -12,6 +12,7 @@ from guarded import PAGE, compile_apart, faults_of, faults_of_compiled, is_possi
 from tflite_writer import ModelWriter
 
 from utvm_deploy import connect
+from utvm_deploy.boards.board import load_board
 from utvm_deploy.device import Device
 
 pytestmark = pytest.mark.skipif(not is_possible(), reason="guard pages are for Linux on x86-64")
@@ -51,3 +52,11 @@ def test_one_byte_too_far(host: Device, tmp_path: Path, at_end: bool, layer: int
     assert found.startswith(f"layer {layer}, ") and "fault" in found.lower()
     # What was protected is not any more.
     assert faults_of(host, plan_of(model_in(tmp_path), host.board), INPUTS) == []
+
+
+def test_buffers_take_turns(tmp_path: Path) -> None:
+    """In a quick check, some begin where their pages begin, and others end where these end."""
+    compiled = compile_apart(plan_of(model_in(tmp_path), load_board("host")), at_end=None)
+    spans = [span for layer in compiled.layers for span in layer.arena]
+    assert {span.offset % PAGE == 0 for span in spans} == {False, True}
+    assert all(0 in (span.offset % PAGE, (span.offset + span.size_bytes) % PAGE) for span in spans)
