@@ -71,8 +71,9 @@ def with_constants(model: RelaxModel, changed: Callable[[Array], Array]) -> Rela
     """The lowered model with other values of its constants; it has no given form any more."""
     load_tvm()
     import tvm
+    from tvm_ffi.serialization import from_json_graph_str
 
-    module = tvm.ir.load_json(model.lowered)
+    module = from_json_graph_str(model.lowered)
     for block in module["main"].body.blocks:
         for binding in block.bindings:
             for constant in _constants(binding.value):
@@ -95,12 +96,12 @@ def _constants(expression: Any) -> Iterator[Any]:
 def relax_graph(model: RelaxModel, name: str) -> Graph:
     """The graph of a model; its digest is that of the module as it was given."""
     load_tvm()
-    import tvm
+    from tvm_ffi.serialization import from_json_graph_str
 
     from utvm_deploy.frontend.relax.to_graph import graph_of
 
     digest = hashlib.sha256(model.given.encode()).hexdigest()
-    graph = graph_of(tvm.ir.load_json(model.lowered), name, digest)
+    graph = graph_of(from_json_graph_str(model.lowered), name, digest)
     places = dict(zip(graph.inputs, model.places, strict=False))
     names = {}
     if len(model.outputs) == len(graph.outputs):
