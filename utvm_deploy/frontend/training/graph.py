@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
-import tvm
 import tvm_ffi
 from tvm import s_tir
+from tvm_ffi.serialization import from_json_graph_str
 
 from utvm_deploy.frontend.relax.road import relax_graph, relax_model
 from utvm_deploy.frontend.training.step import TrainStep
@@ -65,12 +66,11 @@ def _header() -> Tensor:
 def _in_place(graph: Graph) -> Graph:
     """The graph in which operators may write onto an input of which each element makes one."""
     operators = list(graph.operators)
-    known: dict[tuple[str, int], bool] = {}
+    function = cache(from_json_graph_str)
 
-    def may_replace(a: CallTir, place: int) -> bool:
-        if (a.text, place) not in known:
-            known[a.text, place] = _reads_where_it_writes(tvm.ir.load_json(a.text), place)
-        return known[a.text, place]
+    @cache
+    def may_replace(text: str, place: int) -> bool:
+        return _reads_where_it_writes(function(text), place)
 
     for position, operator in enumerate(operators):
         a = operator.attributes
@@ -84,7 +84,7 @@ def _in_place(graph: Graph) -> Graph:
             and (graph.tensors[number].shape, graph.tensors[number].dtype)
             == (made.shape, made.dtype)
             and operator.inputs.count(number) == 1
-            and may_replace(a, place)
+            and may_replace(a.text, place)
         )
         if places:
             operators[position] = replace(operator, attributes=replace(a, in_place=places))
@@ -117,23 +117,20 @@ def _reads_where_it_writes(function: Any, place: int) -> bool:
 
 def _ordered(graph: Graph, updates: Sequence[int]) -> Graph:
     operators = graph.operators
-    made = producers(graph)
-    forward = _needed(graph, made, graph.outputs[:-1])
-    lost = _needed(graph, made, graph.outputs[-1:]) - forward
+    forward = _needed(graph, graph.outputs[:-1])
+    lost = _needed(graph, graph.outputs[-1:]) - forward
     rest = [i for i in range(len(operators)) if i not in forward | lost]
     order = [*sorted(forward), *sorted(lost), *_with_early_updates(graph, rest, updates)]
     return graph.replaced(operators=tuple(operators[i] for i in order))
 
 
-def _needed(graph: Graph, made: dict[int, int], tensors: Sequence[int]) -> set[int]:
+def _needed(graph: Graph, tensors: Sequence[int]) -> set[int]:
     """The positions of the operators that tensors depend on."""
-    found: set[int] = set()
-    open_ = [made[tensor] for tensor in tensors if tensor in made]
-    while open_:
-        position = open_.pop()
-        if position not in found:
+    found, read = set[int](), set[int | None](tensors)
+    for position, operator in reversed([*enumerate(graph.operators)]):
+        if read & {*operator.outputs}:
             found.add(position)
-            open_ += [made[i] for i in graph.operators[position].inputs if i in made]
+            read |= {*operator.inputs}
     return found
 
 

@@ -70,36 +70,27 @@ def head_of(graph: Graph, recipe: Recipe) -> tuple[list[int], set[int]]:
     """
     layers = [i for i, one in enumerate(graph.operators) if one.kind in ORDERS]
     names = [short_name(graph.tensors[graph.operators[i].outputs[0]].name) for i in layers]
+    weights = [graph.operators[i].inputs[1] for i in layers]
+    shapes = ["" if n is None else "x".join(map(str, graph.tensors[n].shape)) for n in weights]
+    kinds = (graph.operators[i].kind for i in layers)
     told = [
-        f"{name} ({graph.operators[i].kind} {_shape_text(graph, i)})"
-        for i, name in zip(layers, names, strict=True)
+        f"{name} ({kind} {shape})" for name, kind, shape in zip(names, kinds, shapes, strict=True)
     ]
     chosen = [layers[position] for position in positions_of(names, told, recipe.layers)]
-    return chosen, set[int]().union(*(_behind(graph, position) for position in chosen))
-
-
-def _shape_text(graph: Graph, position: int) -> str:
-    number = graph.operators[position].inputs[1]
-    return "" if number is None else "x".join(map(str, graph.tensors[number].shape))
-
-
-def _behind(graph: Graph, first: int) -> set[int]:
-    """The positions of an operator, and of those that depend on it."""
-    found = {first}
-    made = {*graph.operators[first].outputs}
-    for position in range(first + 1, len(graph.operators)):
-        if made & {*graph.operators[position].inputs}:
-            found.add(position)
-            made |= {*graph.operators[position].outputs}
-    return found
+    head, made = set[int](), set[int | None]()
+    for position, one in enumerate(graph.operators):
+        if position in chosen or made & {*one.inputs}:
+            head.add(position)
+            made |= {*one.outputs}
+    return chosen, head
 
 
 def _ends(graph: Graph, head: set[int]) -> list[int]:
     """The activations that the head reads, and does not make."""
-    made = {number for position in head for number in graph.operators[position].outputs}
-    read = (number for position in sorted(head) for number in graph.operators[position].inputs)
-    found = (n for n in read if n is not None and n not in made and graph.tensors[n].data is None)
-    return list(dict.fromkeys(found))
+    operators = [graph.operators[position] for position in sorted(head)]
+    made = {None, *(number for one in operators for number in one.outputs)}
+    read = dict.fromkeys(number for one in operators for number in one.inputs)
+    return [n for n in read if n is not None and n not in made and graph.tensors[n].data is None]
 
 
 def _joined(graph: Graph, head: set[int], ends: Sequence[int], step: Graph) -> Graph:

@@ -183,7 +183,9 @@ def with_parameters(module: Any, main: str, weights: Sequence[Weight]) -> Any:
             ]
             is_moving = [any(v in moving for v in variables_of(one)) for one in operands]
             if any(is_moving) and _is_float(binding.var):
-                missing += _without_gradient(binding)
+                if operator_name(value) == "" or value.op.get_attr("FPrimalGradient") is None:
+                    kind = (operator_name(value) or str(value.op)).removeprefix("relax.")
+                    missing.append(f"{kind}, which makes '{binding.var.name}'")
                 operands = [
                     relax.op.grad.no_grad(one) if isinstance(one, relax.Var) and not moves else one
                     for one, moves in zip(operands, is_moving, strict=True)
@@ -202,13 +204,6 @@ def with_parameters(module: Any, main: str, weights: Sequence[Weight]) -> Any:
 def _is_float(variable: Any) -> bool:
     """Whether a change of a weight may change it by a little; a tuple's parts are looked at."""
     return str(getattr(variable.ty, "dtype", "float32")).startswith("float")
-
-
-def _without_gradient(binding: Any) -> Iterator[str]:
-    op = binding.value.op
-    if not isinstance(op, ir.Op) or op.get_attr("FPrimalGradient") is None:
-        kind = getattr(op, "name", str(op)).removeprefix("relax.")
-        yield f"{kind}, which makes '{binding.var.name}'"
 
 
 def with_constants(module: Any, main: str, given: Mapping[tuple[int, int], Array]) -> Any:
