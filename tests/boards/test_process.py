@@ -19,7 +19,9 @@ import pytest
 from utvm_deploy.base import process
 from utvm_deploy.base.errors import MissingTool
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
+#: Deadlines that pass in a test, in turn: on a loaded machine, a child may not start in the first.
+DEADLINES_S = (0.3, 3.0, 30.0)
 
 
 def is_running(pid: int) -> bool:
@@ -56,14 +58,23 @@ def test_run_brings_back_both_streams_and_status(tmp_path: Path) -> None:
     assert log.read_text().startswith("$ ") and "[exit status 3]" in log.read_text()
 
 
+def run_past_a_deadline(argv: list[str], started: Path) -> process.Completed:
+    """The run that the first deadline ended that was late enough for the file to be there."""
+    for deadline_s in DEADLINES_S:
+        done = process.run(argv, timeout_s=deadline_s)
+        assert done.timed_out and not done.is_ok
+        if started.is_file() and started.read_text().strip():
+            return done
+    raise AssertionError("the child did not start")
+
+
 @pytest.mark.slow
 def test_a_deadline_ends_the_whole_group(tmp_path: Path) -> None:
     # The shell ignores SIGTERM; its child would hold the pipes open.
-    script = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/pid; wait; sleep 60"
+    script = f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/pid; wait; sleep 600"
     begin = time.monotonic()
-    done = process.run(["sh", "-c", script], timeout_s=0.3)
-    assert done.timed_out and not done.is_ok
-    assert time.monotonic() - begin < PATIENCE_S
+    run_past_a_deadline(["sh", "-c", script], tmp_path / "pid")
+    assert time.monotonic() - begin < 2 * PATIENCE_S
     wait_until_gone(wait_for_pid(tmp_path / "pid"))
 
 
@@ -73,19 +84,18 @@ def test_a_daemon_that_holds_the_pipes_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(process, "KILL_TIMEOUT_S", 0.2)
     daemon = f"echo $$ > {tmp_path}/pid; exec sleep {10 * PATIENCE_S:g}"
-    done = process.run(
-        ["sh", "-c", f"echo said; setsid sh -c '{daemon}' & wait"], timeout_s=PATIENCE_S / 10
-    )
+    script = f"echo said; setsid sh -c '{daemon}' & wait"
+    done = run_past_a_deadline(["sh", "-c", script], tmp_path / "pid")
     pid = wait_for_pid(tmp_path / "pid")
     try:
-        assert done.timed_out and done.stdout == "said\n"
+        assert done.stdout == "said\n"
         assert is_running(pid)
     finally:
         os.kill(pid, signal.SIGKILL)
 
 
 def test_ctrl_c_ends_the_child(tmp_path: Path) -> None:
-    script = f"echo $$ > {tmp_path}/pid; exec sleep 60"
+    script = f"echo $$ > {tmp_path}/pid; exec sleep 600"
 
     def interrupt() -> None:
         wait_for_pid(tmp_path / "pid")
@@ -112,19 +122,19 @@ def test_ctrl_c_while_a_child_starts_ends_it(
 
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        process.run(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 60"], timeout_s=PATIENCE_S)
+        process.run(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"], timeout_s=PATIENCE_S)
     wait_until_gone(wait_for_pid(tmp_path / "pid"))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is Linux's")
 @pytest.mark.parametrize("has_setpriv", [True, False])
-@pytest.mark.parametrize("begin", ["start(", "run(timeout_s=60, argv="])
+@pytest.mark.parametrize("begin", ["start(", "run(timeout_s=600, argv="])
 def test_a_killed_parent_leaves_no_child(begin: str, has_setpriv: bool, tmp_path: Path) -> None:
     code = (
         "import time; from utvm_deploy.base import process;"
-        f"child = process.{begin}['sh', '-c', 'echo $$ > {tmp_path}/pid; exec sleep 60']);"
-        "time.sleep(60)"
+        f"child = process.{begin}['sh', '-c', 'echo $$ > {tmp_path}/pid; exec sleep 600']);"
+        "time.sleep(600)"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     if not has_setpriv:
@@ -145,7 +155,7 @@ def test_an_exiting_parent_leaves_no_child(tmp_path: Path) -> None:
     code = (
         "from utvm_deploy.base import process; import pathlib, time\n"
         f"pid = pathlib.Path('{tmp_path}/pid')\n"
-        f"child = process.start(['sh', '-c', f'echo $$ > {{pid}}; exec sleep 60'])\n"
+        f"child = process.start(['sh', '-c', f'echo $$ > {{pid}}; exec sleep 600'])\n"
         "while not (pid.is_file() and pid.read_text().strip()): time.sleep(0.02)\n"
     )
     root = str(Path(__file__).parents[2])

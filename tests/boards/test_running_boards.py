@@ -269,7 +269,13 @@ def test_an_idle_board_uses_no_processor_time(link: Link, running: RunningBoard)
         return int(fields[11]) + int(fields[12])
 
     link.hello()
-    before = used_ticks()
-    time.sleep(0.4)
+    used = []
+    # On a loaded machine, what the board does before it is idle may take until later.
+    for _ in range(5):
+        before = used_ticks()
+        time.sleep(0.4)
+        used.append(used_ticks() - before)
+        if used[-1] <= 4:
+            return
     # A core that spins would use 40 of these hundredths of a second.
-    assert used_ticks() - before <= 4
+    raise AssertionError(f"the idle board used {used} hundredths of a second")

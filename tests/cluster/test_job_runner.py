@@ -141,9 +141,10 @@ def test_a_flood_of_log_is_bounded_and_blocks_nobody(
 ) -> None:
     monkeypatch.setattr(job_output, "LOG_FILE_BYTES", 1 << 20)
     code = (
-        "import sys, time\n"
+        "import os, sys, time\n"
         "for n in range(40_000): print(f'line {n:09}', 'x' * 200, file=sys.stderr)\n"
-        "time.sleep(0.5)  # what is written while the log is emptied may be lost\n"
+        "# What is written while the log is emptied may be lost. A small one is not emptied.\n"
+        "while os.fstat(2).st_size > 1 << 20: time.sleep(0.01)\n"
         "print('the end', file=sys.stderr)"
     )
     found = outcome_of(code)

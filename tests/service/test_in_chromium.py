@@ -31,7 +31,7 @@ pytestmark = [
 
 BOARD = "mps2_an500"
 MODEL = ROOT / "models" / "digits.tflite"
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 LOOKS = [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark"), (2560, "light")]
 
 #: What is wider than the page and does not scroll by itself, and what its left edge cuts.
