@@ -24,6 +24,7 @@ from utvm_deploy.results.reporting.stored import read_report
 pytestmark = pytest.mark.tools
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
 def test_bytes_are_those_of_rounded_weights(device: Device, tmp_path: Path, name: str) -> None:
     path = network(tmp_path / "net.tflite")

@@ -5,9 +5,11 @@ Clang does of functions that nobody calls, and of strings that are longer than C
 
 from __future__ import annotations
 
+import functools
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from networks import NETWORKS  # noqa: E402
 from utvm_deploy.compiler.options import CompileOptions  # noqa: E402
 from utvm_deploy.compiler.stages.pipeline import compile_model  # noqa: E402
 from utvm_deploy.frontend.tflite import load_model  # noqa: E402
+from utvm_deploy.graph.model import Graph  # noqa: E402
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wmissing-prototypes")
 TIMEOUT_S = 120
@@ -35,6 +38,15 @@ CHOSEN = ("u_net", "shufflenet", "transformer", "svdf_words")
 COMPILER = "clang"
 
 
+@functools.cache
+def graph_of(name: str) -> Graph:
+    """The same for every core."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder, f"{name}.tflite")
+        model.write_bytes(NETWORKS[name]())
+        return load_model(model)
+
+
 @pytest.mark.tools
 @pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not installed")
 @pytest.mark.parametrize("core", cores())
@@ -47,12 +59,9 @@ def test_no_compiler_warns(core: str, tmp_path: Path) -> None:
     arm = ("--target=arm-none-eabi", *flags, f"-I{tmp_path / 'library'}")
     targets = ((), arm) if cpu.target.name == "arm_m" else ((),)
     for name in CHOSEN:
-        model, folder = tmp_path / f"{name}.tflite", tmp_path / name
-        model.write_bytes(NETWORKS[name]())
+        folder = tmp_path / name
         folder.mkdir()
-        sources = compile_model(
-            load_model(model), board_of(core), CompileOptions(name="some")
-        ).sources
+        sources = compile_model(graph_of(name), board_of(core), CompileOptions(name="some")).sources
         for file, text in sources.items():
             (folder / file).write_text(text)
         for target in targets:
