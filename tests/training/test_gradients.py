@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import utvm_deploy
+from utvm_deploy.compiler.compiled.model import CompiledModel
 from utvm_deploy.device import Device
 
 torch = pytest.importorskip(
@@ -80,19 +87,21 @@ def torch_loss(module: nn.Module, loss: str, x: Any, label: Any) -> Any:
     return nn.functional.cross_entropy(made, torch.from_numpy(label))
 
 
-@pytest.mark.parametrize("name", NETS)
-def test_gradients_are_those_of_pytorch(name: str, host: Device) -> None:
-    assert check_gradients(name, "cross_entropy", host, 100) <= BOUND
-
-
-def test_gradients_of_squared_errors(host: Device) -> None:
-    assert check_gradients("mixer", "mse", host, 10) <= BOUND
-
-
 @pytest.mark.spread(1, among=("mps2_an500", "mps3_an547"))
 @pytest.mark.parametrize("name", ["small", "convolutions"])
 def test_gradients_on_boards(name: str, device: Device) -> None:
-    assert check_gradients(name, "cross_entropy", device, 3) <= BOUND
+    assert check_gradients(name, "cross_entropy", device, 10) <= BOUND
+
+
+@pytest.mark.parametrize("name", ["attention", "averaging", "grouped", "mixer"])
+def test_gradients_are_those_of_pytorch(name: str, host: Device) -> None:
+    assert check_gradients(name, "mse" if name == "mixer" else "cross_entropy", host, 10) <= BOUND
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", NETS)
+def test_gradients_are_those_of_pytorch_for_many_steps(name: str, host: Device) -> None:
+    assert check_gradients(name, "cross_entropy", host, 100) <= BOUND
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
@@ -109,7 +118,7 @@ def test_weights_follow_those_of_pytorch(optimizer: str, host: Device) -> None:
         "adam": lambda: torch.optim.Adam(parameters.values(), lr=0.02),
     }[optimizer]()
     rng = np.random.default_rng(2)
-    for _ in range(30):
+    for _ in range(10):
         x, label = rng.standard_normal((1, 1, 4, 4)).astype(np.float32), rng.integers(0, 4, 1)
         model.train_step((x,), label)
         theirs.zero_grad()
@@ -154,7 +163,41 @@ def test_gradients_at_the_ends_of_functions(host: Device) -> None:
     model.unload()
 
 
-def check_random(seed: int, device: Device) -> tuple[float, float]:
+def states_after_step(
+    model: CompiledModel, values: Mapping[str, Any], x: Any, label: Any
+) -> dict[str, Any]:
+    """The states after one step from these weights, by the C alone: no image is built.
+
+    To optimize a program that runs once costs more than the run.
+    """
+    compiler = shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("no C compiler: sudo apt install gcc")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in model.sources.items():
+            Path(folder, name).write_text(text)
+        sources, library = Path(folder).glob("*.c"), Path(folder, "net.so")
+        command = [compiler, "-O0", "-shared", "-fPIC", f"-I{folder}", *map(str, sources), "-lm"]
+        subprocess.run([*command, "-o", str(library)], check=True, timeout=120)
+        functions = ctypes.CDLL(str(library))
+    arena = np.zeros(model.arena_bytes + 64, np.uint8)
+    arena = arena[-arena.ctypes.data % 64 :]
+    functions[f"{model.name}_reset"](ctypes.c_void_p(arena.ctypes.data))
+    states = {
+        one.name: arena[one.offset : one.offset + one.size_bytes].view(np.float32)
+        for one in model.states
+        if one.dtype == "float32"
+    }
+    for one in model.states:
+        if one.name in values:
+            states[one.name][:] = as_stored(values[one.name], one.shape).ravel()
+    given = arena, x, label.astype(np.int32), np.zeros(1, np.float32)
+    pointers = [ctypes.c_void_p(one.ctypes.data) for one in given]
+    assert functions[f"{model.name}_train_step"](*pointers) == 0
+    return {one.name: states[one.name].reshape(one.shape) for one in model.states[1:]}
+
+
+def check_random(seed: int) -> tuple[float, float]:
     """Gradients of a random net beside those of PyTorch in float64, which are looked at, too.
 
     The largest difference relative to the largest gradient of its tensor: ours, and PyTorch's in
@@ -162,15 +205,12 @@ def check_random(seed: int, device: Device) -> tuple[float, float]:
     """
     module, example = random_net(seed)
     made = utvm_deploy.trainable(module, inputs=(example,), optimizer="momentum", layers="all")
-    model = device.load(utvm_deploy.compile(made, device.board))
+    model = utvm_deploy.compile(made, "host")
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(tuple(example.shape)).astype(np.float32)
     label = rng.integers(0, 3, len(x))
     parameters = moved(made.weights, module)
-    set_weights(model, parameters)
-    model.train_step((x,), label)
-    states = states_of(model)
-    model.unload()
+    states = states_after_step(model, parameters, x, label)
     torch_loss(module, "cross_entropy", x, label).backward()
     shorter = {key: one.grad.numpy().copy() for key, one in parameters.items()}
     module.double().zero_grad()
@@ -204,12 +244,12 @@ def is_right(ours: float, theirs: float) -> bool:
     return ours <= max(BOUND, 4 * theirs)
 
 
-@pytest.mark.parametrize("seed", range(0, 200, 40))
-def test_random_nets(seed: int, host: Device) -> None:
-    assert is_right(*check_random(seed, host))
+@pytest.mark.parametrize("seed", range(0, 200, 10))
+def test_random_nets(seed: int) -> None:
+    assert is_right(*check_random(seed))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", [one for one in range(200) if one % 40])
-def test_many_random_nets(seed: int, host: Device) -> None:
-    assert is_right(*check_random(seed, host))
+@pytest.mark.parametrize("seed", [one for one in range(200) if one % 10])
+def test_many_random_nets(seed: int) -> None:
+    assert is_right(*check_random(seed))
