@@ -117,6 +117,14 @@ def test_a_killed_worker_is_replaced(client: Any) -> None:
     assert facts.offers == OFFERED
 
 
+def test_a_replacement_has_time_to_start_on_a_loaded_machine(client: Any) -> None:
+    import dask
+
+    # Dask would give the worker up for lost.
+    given_up_after = dask.config.get("distributed.deploy.lost-worker-timeout")
+    assert dask.utils.parse_timedelta(given_up_after) > PATIENCE_S
+
+
 def test_jobs_have_the_environment_of_this_process(client: Any) -> None:
     theirs = client.submit(lambda: dict(os.environ), pure=False).result(PATIENCE_S)
     assert {"OMP_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_"}.isdisjoint(theirs.keys() - os.environ)

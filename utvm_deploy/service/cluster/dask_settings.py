@@ -31,6 +31,9 @@ SETTINGS = {
     "distributed.scheduler.worker-ttl": f"{WORKER_LIFE_S}s",
     # Jobs inherit a worker's environment: they shall run as they do from a shell.
     "distributed.nanny.pre-spawn-environ": {},
+    # A cluster of this process gives up a worker that is not back so long after it died. Its
+    # replacement takes longer than Dask's 15 s to start if the machine is loaded.
+    "distributed.deploy.lost-worker-timeout": "10 minutes",
     # Jobs are separate processes: a profile of the threads that wait for them is of no use.
     "distributed.worker.profile.enabled": False,
     # Jobs are sent where there is room for them. Dask would move one by counting threads, of which
