@@ -109,7 +109,7 @@ def test_float_steps_are_those_of_pytorch(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def quantized(tmp_path_factory: pytest.TempPathFactory) -> utvm_deploy.QuantizedModel:
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = saved(tmp_path_factory.mktemp("steps"), "fill")
@@ -121,7 +121,7 @@ def quantized(tmp_path_factory: pytest.TempPathFactory) -> utvm_deploy.Quantized
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.spread(1, among=("mps2_an500", "mps2_an385", "qemu_rv32imc"))
 def test_integer_steps_are_those_of_the_reference(
-    device: Device, quantized: utvm_deploy.QuantizedModel, tmp_path: Path
+    device: Device, quantized: Any, tmp_path: Path
 ) -> None:
     path, made = tmp_path / "step.tflite", quantized
     made.save(path)
