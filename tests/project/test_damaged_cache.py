@@ -9,13 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from tiny_model import tiny_model
 
 from utvm_deploy.base import cache, files
-from utvm_deploy.base.errors import UtvmError
+from utvm_deploy.base.errors import BuildError, UtvmError
 from utvm_deploy.base.files import write_text
 from utvm_deploy.boards.board import load_board
 from utvm_deploy.project import build_image
+from utvm_deploy.project.image import Image
 from utvm_deploy.project.link_module import compile_module
 from utvm_deploy.targets.emulator import plugin as plugins
 
@@ -181,3 +183,24 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UtvmError, match="No space left"):
         files.write_atomically(tmp_path / "out", fail)
     assert list(tmp_path.glob(".*")) == []
+
+
+def test_an_image_with_damaged_symbols_is_refused(tmp_path: Path) -> None:
+    whole, path = bytearray(module().read_bytes()), tmp_path / "image.elf"
+    path.write_bytes(whole)
+    assert "one" in Image(path, load_board("host")).symbols
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        table = elf.get_section_by_name(".symtab")
+        header = elf["e_shoff"] + elf["e_shentsize"] * elf.get_section_index(".symtab")
+        # A name behind all names; and a table of which the file's last bytes are the only ones.
+        first, begin = table["sh_offset"] + table["sh_entsize"], header + 24
+    for at, value, said in (
+        (first, 1 << 24, "the name of a symbol is at 16,777,216"),
+        (begin, len(whole) - 8, "multiple of 24 bytes"),
+    ):
+        damaged = bytearray(whole)
+        damaged[at : at + 4] = value.to_bytes(4, "little")
+        path.write_bytes(damaged)
+        with pytest.raises(BuildError, match=f"cannot be read as an ELF file: .*{said}"):
+            _ = Image(path, load_board("host")).symbols

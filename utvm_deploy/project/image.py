@@ -90,7 +90,7 @@ class Image:
         try:
             with self.elf.open("rb") as file:
                 return _read(ELFFile(file))
-        except (OSError, ELFError) as exc:
+        except (OSError, ELFError, struct.error) as exc:
             raise BuildError(f"{self.elf} cannot be read as an ELF file: {exc}") from exc
 
 
@@ -142,7 +142,12 @@ def _add_symbols(symbols: dict[str, int], table: SymbolTableSection, elf: ELFFil
         else:
             start, address, _, info, _, section = row
         binding, kind = info >> 4, info & 15
-        name = names[start : names.index(b"\0", start)].decode(errors="replace")
+        end = names.find(b"\0", start)
+        if end < 0:
+            raise ELFError(
+                f"the name of a symbol is at {start:,}, and all take {len(names):,} bytes"
+            )
+        name = names[start:end].decode(errors="replace")
         if not name or name.startswith("$") or kind in (_STT_SECTION, _STT_FILE):
             continue
         # Two files may have a static function of one name; the global one is what others mean.
