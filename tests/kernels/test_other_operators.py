@@ -170,7 +170,7 @@ def test_reshape(tmp_path: Path) -> None:
 
 def test_softmax(tmp_path: Path) -> None:
     m = ModelWriter()
-    shapes = [(1, 1), (1, 2), (1, 12), (4, 10), (2, 3, 5), (1, 3, 4, 7), (1, 250)]
+    shapes = [(1, 1), (1, 2), (1, 12), (4, 10), (2, 3, 5), (1, 3, 4, 7), (2, 66), (1, 250)]
     scales = [1e-6, 0.001, 1 / 256, 0.02, 0.0625, 0.17, 0.5, 1.0, 3.7, 30.0, 1e4]
     cases = list(itertools.product(shapes, scales, (1.0, 0.3)))
     for shape, scale, beta in cases:

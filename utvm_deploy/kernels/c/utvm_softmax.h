@@ -33,7 +33,9 @@ static inline void utvm_softmax(const int8_t *input, const int32_t *exponentials
         // below an int8. Beyond 31 nothing is left of any quotient.
         int32_t bits = 34 - utvm_leading_zeros(total);
         bits = bits > 31 ? 31 : bits;
-        if (depth < 64) {
+        // With as many shares in the table as bytes in the row, the table does not pay.
+        if (depth < 64 ||
+            (depth < 256 && utvm_softmax_share(doubled, exponentials[depth], bits) != 0x80u)) {
             utvm_softmax_few(input, exponentials + largest, output, depth, doubled, bits);
             continue;
         }
