@@ -25,6 +25,8 @@ from torch import nn  # noqa: E402
 from training_nets import as_stored, moved, set_weights, states_of  # noqa: E402
 
 SEED, BATCH = 4_000_000_000, 2
+#: Some, none, all and half of the elements are dropped.
+PROBABILITIES = (0.3, 0.0, 1.0, 0.5)
 
 
 def mask(
@@ -64,6 +66,19 @@ class Net(nn.Module):
             drops = [lambda x, mask=one: x * mask for one in self.masks]
         x = drops[0](torch.relu(self.point(x)))
         return self.head(drops[1](torch.tanh(self.first(x.flatten(1)))))
+
+
+class Quarters(nn.Module):
+    """A dropout for each quarter of a layer's outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(4, 64)
+        self.drops = nn.ModuleList(map(nn.Dropout, PROBABILITIES))
+
+    def forward(self, x: Any) -> Any:
+        parts = self.dense(x).chunk(len(PROBABILITIES), -1)
+        return torch.cat([drop(one) for drop, one in zip(self.drops, parts, strict=True)], -1)
 
 
 def masks_of(step: int) -> list[Any]:
@@ -118,7 +133,7 @@ def test_masked_gradients_are_those_of_pytorch(device: Device) -> None:
 
 @pytest.mark.slow
 def test_masks_of_a_board_have_the_bytes_of_those_of_numpy(tmp_path: Path) -> None:
-    net = nn.Sequential(nn.Linear(4, 64), nn.Dropout(0.3)).eval()
+    net = Quarters().eval()
     for parameter in net.parameters():
         nn.init.zeros_(parameter)
     torch.export.save(torch.export.export(net, (torch.zeros(1, 4),)), tmp_path / "net.pt2")
@@ -134,7 +149,8 @@ def test_masks_of_a_board_have_the_bytes_of_those_of_numpy(tmp_path: Path) -> No
             # the mask. Momentum adds 0.9 of the one before.
             model.train_step((np.zeros((1, 4), np.float32),), np.full((1, 64), -32, np.float32))
             velocity = states_of(model)[f"{bias} velocity"].reshape(1, 64)
-            wanted = before * np.float32(0.9) + mask(0.3, (1, 64), 0, step)
+            drawn = [mask(p, (1, 16), layer, step) for layer, p in enumerate(PROBABILITIES)]
+            wanted = before * np.float32(0.9) + np.concatenate(drawn, 1)
             assert velocity.tobytes() == wanted.tobytes(), step
             before = velocity
 

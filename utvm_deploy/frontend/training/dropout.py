@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -89,15 +90,17 @@ def counting(optimizer: Optimizer) -> Optimizer:
 def with_masks(module: Any, main: str) -> tuple[Any, list[Dropout]]:
     """The module whose dropouts are products with masks, and these dropouts.
 
-    The masks are the last parameters of its function ``main``.
+    The masks are the last parameters of its function ``main``. Dropouts of probability 0 have none.
     """
-    dropouts, masks = list[Dropout](), list[Any]()
+    dropouts, masks, layers = list[Dropout](), list[Any](), count()
 
     def masked(x: Any, rate: float) -> Any:
-        shape = shape_of(x)
+        shape, layer = shape_of(x), next(layers)
+        if not round(rate * _ALL):
+            return x
         if rate < 0:  # of whole channels
             shape = (*shape[:2], *(1 for _ in shape[2:]))
-        dropouts.append(Dropout(abs(rate), shape, len(dropouts)))
+        dropouts.append(Dropout(abs(rate), shape, layer))
         masks.append(relax.Var(f"mask_{len(masks)}", relax.TensorType(shape, "float32")))
         return relax.op.multiply(x, masks[-1])
 
