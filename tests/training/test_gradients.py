@@ -93,9 +93,17 @@ def test_gradients_on_boards(name: str, device: Device) -> None:
     assert check_gradients(name, "cross_entropy", device, 10) <= BOUND
 
 
-@pytest.mark.parametrize("name", ["attention", "averaging", "grouped", "mixer"])
-def test_gradients_are_those_of_pytorch(name: str, host: Device) -> None:
-    assert check_gradients(name, "mse" if name == "mixer" else "cross_entropy", host, 10) <= BOUND
+@pytest.mark.parametrize(
+    ("name", "loss", "steps"),
+    [
+        ("attention", "cross_entropy", 100),
+        ("averaging", "cross_entropy", 10),
+        ("grouped", "cross_entropy", 10),
+        ("mixer", "mse", 10),
+    ],
+)
+def test_gradients_are_those_of_pytorch(name: str, loss: str, steps: int, host: Device) -> None:
+    assert check_gradients(name, loss, host, steps) <= BOUND
 
 
 @pytest.mark.soak
@@ -242,6 +250,23 @@ def check_random(seed: int) -> tuple[float, float]:
 def is_right(ours: float, theirs: float) -> bool:
     """Whether a difference is what float32 permits: 1e-5, or as much as PyTorch's in float32."""
     return ours <= max(BOUND, 4 * theirs)
+
+
+def test_max_pools_that_overlap() -> None:
+    """TVM's gradient reads behind the last window, and finds a largest pixel there."""
+    torch.manual_seed(0)
+    pools = nn.MaxPool2d(3, 1), nn.MaxPool2d(2, 1), nn.MaxPool2d((3, 2), 2, 1)
+    net = nn.Sequential(nn.Conv2d(2, 4, 1), *pools, nn.Flatten(), nn.Linear(36, 3))
+    x, label = torch.randn(2, 2, 8, 8), np.array([0, 2])
+    made = utvm_deploy.trainable(net, inputs=(x,), optimizer="momentum", layers="all")
+    parameters = moved(made.weights, net)
+    model = utvm_deploy.compile(made, "host")
+    states = states_after_step(model, parameters, x.numpy(), label)
+    torch_loss(net, "cross_entropy", x.numpy(), label).backward()
+    for key, parameter in parameters.items():
+        right = as_stored(parameter.grad, states[key].shape)
+        found = np.abs(states[f"{key} velocity"] - right).max()
+        assert found <= BOUND * np.abs(right).max(), key
 
 
 @pytest.mark.parametrize("seed", range(0, 200, 10))

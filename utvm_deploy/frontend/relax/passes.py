@@ -18,6 +18,7 @@ from tvm.relax import transform as t
 from utvm_deploy.base.errors import ModelError, UnsupportedOperator, last_words
 from utvm_deploy.frontend.relax.attention import with_attention
 from utvm_deploy.frontend.relax.check import check_computed, check_lowered
+from utvm_deploy.frontend.relax.corrected_kernels import CORRECTED_KERNELS
 from utvm_deploy.frontend.relax.folding import FoldByNumPy
 from utvm_deploy.frontend.relax.operators import operator_name, with_our_operators
 from utvm_deploy.frontend.relax.rewrites import (
@@ -80,7 +81,7 @@ _LAYOUT = (
     t.DeadCodeElimination([MAIN]),
 )
 _LOWER = (
-    t.LegalizeOps(dict(SORTS_AND_SCANS)),
+    t.LegalizeOps({**SORTS_AND_SCANS, **CORRECTED_KERNELS}),
     t.AnnotateTIROpPattern(),
     _KeepApart(),
     t.FoldConstant(),

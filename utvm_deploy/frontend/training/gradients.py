@@ -219,7 +219,9 @@ def _normalization(x: Any, scaled: Any, axes: Sequence[int], epsilon: float) -> 
     def mean(value: Any) -> Any:
         return op.mean(value, list(axes), keepdims=True)
 
+    # The first mean is rounded. The mean of the differences to it is small, and so is its rounding.
     centred = op.subtract(x, mean(x))
+    centred = op.subtract(centred, mean(centred))
     variance = mean(op.multiply(centred, centred))
     inverse = op.rsqrt(op.add(variance, scalar(epsilon)))
     normal = op.multiply(centred, inverse)
