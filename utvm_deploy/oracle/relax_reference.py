@@ -71,7 +71,7 @@ def whole_module(model: RelaxModel) -> Callable[..., list[Array]]:
 
     # A module may say that it is for training: batch_norm and dropout are meant for inference here.
     module = relax.transform.DecomposeOpsForInference()(tvm.ir.load_json(model.given))
-    # Lowered by TVM's tables, but for the kernels of TVM's that are wrong.
+    # As TVM lowers it, with other kernels where those of TVM are wrong.
     module = relax.transform.LegalizeOps(dict(CORRECTED_KERNELS))(module)
     built = tvm.compile(module, target="llvm")
     machine = relax.VirtualMachine(built, tvm.cpu())
